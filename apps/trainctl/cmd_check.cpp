@@ -1,0 +1,83 @@
+// apps/trainctl/cmd_check.cpp -- `trainctl check R`: every fault of a recipe at once; needs no MPI, no data, no
+// machine.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/config_io.h"
+#include "base/error.h"
+#include "cli.h"
+#include "recipe/recipe.h"
+
+namespace trainctl {
+namespace {
+
+struct CheckOptions {
+  std::string recipe;
+  std::optional<int64_t> ranks;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+
+// Every message line of an Error{config}, one per fault.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void check(const CheckOptions& options) {
+  const LoadedRecipe loaded = load_recipe(options.recipe, options.overrides);
+  const int64_t ranks = options.ranks.value_or(smallest_world(loaded.recipe));
+  const ResolveResult resolved = resolve(loaded, ranks);
+  refuse_faults(loaded.source.source, resolved.faults);
+  if (options.json) {
+    print_json({{"ok", true},
+                {"faults", nlohmann::ordered_json::array()},
+                {"ranks", ranks},
+                {"overrides", loaded.overrides},
+                {"resolved", write_config(resolved.recipe)}});
+    return;
+  }
+  const Recipe& r = resolved.recipe;
+  print_out(fmt::format("{}: no faults{}\n", options.recipe,
+                        options.ranks ? fmt::format(" on {} ranks", ranks) : std::string()));
+  print_out(fmt::format("  {}: {} model, {} layers, d_model {}, {} heads\n", r.name, r.model.family, r.model.layers,
+                        r.model.d_model, r.model.heads));
+  print_out(
+      fmt::format("  smallest world {} ranks: tensor_parallel {} x pipeline_parallel {} x context_parallel {}"
+                  " x data_parallel {}\n",
+                  smallest_world(loaded.recipe), r.parallelism.tensor_parallel, r.parallelism.pipeline_parallel,
+                  r.parallelism.context_parallel, r.parallelism.data_parallel.value.value_or(1)));
+  for (const std::string& expression : loaded.overrides) print_out(fmt::format("  --set {}\n", expression));
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* cmd = app.add_subcommand("check", "List every fault of a recipe");
+  cmd->add_option("recipe", options->recipe, "Recipe file (JSON)")->required();
+  cmd->add_option("--ranks", options->ranks, "Also check the rules of a world of this size")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  add_override_option(*cmd, options->overrides);
+  cmd->add_flag("--json", options->json, "Machine-readable output");
+  add_examples(*cmd, {"trainctl check recipes/llama_tiny_text.json",
+                      "trainctl check recipes/llama_tiny_text.json --ranks 8 --set optimizer.lr=3e-4"});
+  cmd->callback([options] {
+    try {
+      check(*options);
+    } catch (const Error& e) {
+      if (options->json) print_json({{"ok", false}, {"kind", name(e.kind())}, {"faults", lines_of(e.what())}});
+      throw;
+    }
+  });
+}
+
+}  // namespace trainctl

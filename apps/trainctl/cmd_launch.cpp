@@ -1,0 +1,178 @@
+// apps/trainctl/cmd_launch.cpp -- `trainctl launch R`: plan, preflight, start the ranks, stay with them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli.h"
+#include "data/token_paths.h"
+#include "launch/command.h"
+#include "launch/launch_plan.h"
+#include "launch/preflight.h"
+#include "launch/run_directory.h"
+#include "launch/supervise.h"
+#include "topology/discover.h"
+#include "topology/hostlist.h"
+
+namespace trainctl {
+namespace {
+
+struct LaunchArguments {
+  std::string recipe, topology, run_dir, worker;
+  LaunchRequest request;
+  std::vector<std::string> overrides;
+  bool dry_run = false;
+};
+
+// Without a file: this machine, not measured; inside a Slurm allocation, all of its nodes, taken to be like this one.
+TopologyConfig topology_of(const LaunchArguments& arguments, const SlurmAllocation& slurm,
+                           std::vector<std::string>& warnings) {
+  if (!arguments.topology.empty()) return load_topology(arguments.topology);
+  TopologyConfig topology = discover({.measure = false});
+  if (slurm.hosts.empty() || arguments.request.launcher == "threads") return topology;
+  topology.nodes.front().names = compress_hostlist(slurm.hosts);
+  if (slurm.hosts.size() > 1)
+    warnings.push_back("no --topology: the nodes of the allocation are taken to be like this one");
+  return topology;
+}
+
+PreflightHooks hooks() {
+  return {.data =
+              [](const Recipe& recipe) {
+                for (const DataSourceConfig& source : recipe.data.train) find_token_files(source.path);
+              },
+          .memory = {},
+          .checkpoint_bytes = {}};
+}
+
+std::string describe_hosts(const RankMap& map) {
+  std::string text;
+  for (const HostPlace& place : map.hosts)
+    text += fmt::format("  {}: ranks {} to {} on {} slots\n", place.host.name, place.first_rank,
+                        place.first_rank + place.num_ranks - 1, place.slots);
+  return text;
+}
+
+std::string describe_plan(const LaunchPlan& plan) {
+  const ParallelismConfig& p = plan.job.recipe.parallelism;
+  std::string text = fmt::format("{} ranks: tensor_parallel {}{} x pipeline_parallel {} x data_parallel {}\n",
+                                 plan.job.world_size, p.tensor_parallel, p.sequence_parallel ? " (sequence)" : "",
+                                 p.pipeline_parallel, p.data_parallel.value.value_or(1));
+  text += describe_hosts(plan.map);
+  return text + plan.binding + "\n";
+}
+
+void print_dry_run(const LaunchPlan& plan, const Command& command, const RunPaths& paths) {
+  print_out(describe_plan(plan));
+  print_out("would write:\n");
+  for (const auto& file : {paths.recipe(), paths.plan(), paths.launch()}) print_out("  " + file.string() + "\n");
+  print_out("would run:\n  " + shell_line(command) + "\n");
+}
+
+// Preflight's complaints about data do not stop a dry run: the data may be elsewhere.
+void warn_about_data(const LaunchPlan& plan) {
+  try {
+    hooks().data(plan.job.recipe);
+  } catch (const Error& e) {
+    print_warnings({e.what()});
+  }
+}
+
+std::filesystem::path run_directory_of(const LaunchArguments& arguments, const std::string& name) {
+  const std::filesystem::path given = arguments.run_dir;
+  const auto now = std::chrono::system_clock::now();
+  return std::filesystem::absolute(given.empty() ? default_run_directory(name, now, !arguments.dry_run) : given)
+      .lexically_normal();
+}
+
+void launch(const LaunchArguments& arguments) {
+  const auto lookup = [](const char* variable) -> const char* { return std::getenv(variable); };
+  const SlurmAllocation slurm = slurm_allocation(lookup);
+  const LoadedRecipe recipe = load_recipe(arguments.recipe, arguments.overrides);
+  std::vector<std::string> warnings;
+  const TopologyConfig topology = topology_of(arguments, slurm, warnings);
+  LaunchPlan plan = plan_launch(recipe, topology, slurm, arguments.request);
+  plan.job.build_id = build_id();
+  if (plan.job.resume != "auto" && plan.job.resume != "never")
+    plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
+  warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
+
+  const std::filesystem::path worker =
+      arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
+  print_warnings(warnings);
+  if (arguments.dry_run)
+    warn_about_data(plan);
+  else
+    preflight(plan, worker, arguments.run_dir.empty() ? "runs" : arguments.run_dir.c_str(), hooks());
+  const std::filesystem::path root = run_directory_of(arguments, recipe.recipe.name);
+  const RunPaths paths{root};
+  plan.job.run_dir = root.string();
+  const Command command = launch_command(plan, std::filesystem::absolute(worker), paths.launch(), host_traits());
+  if (arguments.dry_run) {
+    print_dry_run(plan, command, paths);
+    return;
+  }
+  const RunDirectory directory = open_run_directory(root, arguments.request.resume);
+  if (directory.continues)
+    for (const std::string& change : recipe_changes(paths, plan.job.recipe))
+      print_warnings({"the run continues with another recipe: " + change});
+  write_run_files(paths, plan.job, plan_json(plan));
+  print_out(fmt::format("{}run directory {}\n", describe_plan(plan), root.string()));
+  const JobOutcome outcome =
+      supervise(plan.job, command,
+                {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
+                 .result =
+                     [](std::string_view text) {
+                       print_out(text);
+                       std::fflush(stdout);
+                     },
+                 .diagnostic = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }});
+  if (outcome.exit_code != 0) throw ExitWith{outcome.exit_code};
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app) {
+  auto a = std::make_shared<LaunchArguments>();
+  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  CLI::App* cmd = app.add_subcommand("launch", "Train: plan, check, start the ranks and stay with them");
+  cmd->add_option("recipe", a->recipe, "Recipe file (JSON)")->required();
+  cmd->add_option("--topology", a->topology, "Topology file; default: this machine, or the Slurm allocation");
+  cmd->add_option("--ranks", a->request.ranks, "Number of ranks; default: SLURM_NTASKS, else the fewest possible")
+      ->check(positive);
+  cmd->add_option("--launcher", a->request.launcher, "What starts the ranks: mpirun, srun, or threads of one process")
+      ->check(CLI::IsMember({"mpirun", "srun", "threads"}))
+      ->capture_default_str();
+  cmd->add_option("--run-dir", a->run_dir,
+                  "Run directory; an earlier run in it is continued. "
+                  "Default: runs/NAME/TIME");
+  cmd->add_option("--resume", a->request.resume,
+                  "auto (the newest usable checkpoint of the run directory), never, or a "
+                  "checkpoint folder")
+      ->capture_default_str();
+  cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
+  cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
+                  "Compute threads; default: cores / ranks of a host")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  cmd->add_option("--bind", a->request.bind, "Bind each rank to its own cores: auto, none or core")
+      ->check(CLI::IsMember({"auto", "none", "core"}))
+      ->capture_default_str();
+  cmd->add_option("--launcher-arg", a->request.launcher_arguments,
+                  "One more argument for mpirun or srun; may be repeated")
+      ->allow_extra_args(false)
+      ->take_all();
+  cmd->add_option("--worker", a->worker, "Worker program; default: trainctl_worker next to trainctl");
+  cmd->add_flag("--dry-run", a->dry_run, "Print the exact command and files; start and write nothing");
+  add_override_option(*cmd, a->overrides);
+  add_examples(*cmd, {"trainctl launch recipes/llama_tiny_text.json --ranks 4 --oversubscribe",
+                      "trainctl launch recipes/llama_tiny_text.json --launcher threads --set runtime.steps=20",
+                      "trainctl launch recipes/llama_tiny_text.json --run-dir runs/a   # the same again continues it"});
+  cmd->callback([a] { launch(*a); });
+}
+
+}  // namespace trainctl

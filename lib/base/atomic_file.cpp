@@ -1,0 +1,105 @@
+// lib/base/atomic_file.cpp -- POSIX files that are whole or absent.
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace trainctl {
+namespace {
+
+[[noreturn]] void fail_on(ErrorKind kind, std::string_view action, const std::filesystem::path& path, int code) {
+  fail(kind, fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(code)));
+}
+
+// 0, or the errno of the failed write.
+int write_all(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t wrote = ::write(fd, data.data(), data.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno;
+    data.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".tmp.{}.{}", ::getpid(), random_hex(8));
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) fail_on(ErrorKind::environment, "write", path, errno);
+  int code = write_all(fd, content);
+  if (code == 0 && ::fsync(fd) != 0) code = errno;
+  if (::close(fd) != 0 && code == 0) code = errno;
+  if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
+  if (code != 0) {
+    ::unlink(temporary.c_str());
+    fail_on(ErrorKind::environment, "write", path, code);
+  }
+  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_on(ErrorKind::input, "read", path, errno);
+  std::string content;
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int code = errno;
+      ::close(fd);
+      fail_on(ErrorKind::input, "read", path, code);
+    }
+    if (got == 0) break;
+    content.append(buffer, static_cast<size_t>(got));
+  }
+  ::close(fd);
+  return content;
+}
+
+void make_directories(const std::filesystem::path& path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (code) fail_on(ErrorKind::environment, "create the folder", path, code.value());
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail_on(ErrorKind::environment, "open the folder", path, errno);
+  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  // Some network file systems cannot sync a folder and say EINVAL: their renames are synchronous.
+  if (code != 0 && code != EINVAL) fail_on(ErrorKind::environment, "sync the folder", path, code);
+}
+
+LineWriter::LineWriter(const std::filesystem::path& path, bool truncate) : path_(path) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666);
+  if (fd_ < 0) fail_on(ErrorKind::environment, "write", path, errno);
+}
+
+LineWriter::~LineWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void LineWriter::line(std::string_view text) {
+  std::string whole(text);
+  whole += '\n';
+  if (const int code = write_all(fd_, whole); code != 0) fail_on(ErrorKind::environment, "write", path_, code);
+}
+
+}  // namespace trainctl

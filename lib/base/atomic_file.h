@@ -1,0 +1,46 @@
+// lib/base/atomic_file.h -- whole files or no files: write to a temporary name, fsync, rename, fsync the folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace trainctl {
+
+// Replaces `path` with `content` so that a reader, or a crash at any moment, sees the old file or the new one whole.
+// Throws Error{environment} naming the path and the cause (no space, no permission).
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+std::string read_file(const std::filesystem::path& path);  // throws Error{input}
+void make_directories(const std::filesystem::path& path);  // throws Error{environment}
+void sync_directory(const std::filesystem::path& path);    // fsync of the directory itself
+
+// Appends one line (a '\n' is added) with a single write(2), so that concurrent readers never see half a line.
+class LineWriter {
+ public:
+  explicit LineWriter(const std::filesystem::path& path, bool truncate = false);
+  ~LineWriter();
+  LineWriter(const LineWriter&) = delete;
+  LineWriter& operator=(const LineWriter&) = delete;
+  void line(std::string_view text);
+
+ private:
+  int fd_ = -1;
+  std::filesystem::path path_;
+};
+
+// An advisory lock (flock) on a file; freed by the kernel when the process dies, so a crash leaves no stale lock.
+class FileLock {
+ public:
+  FileLock() = default;
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  // True when taken. False: another process holds it; `holder` then has its note ("pid 123 on host, since ...").
+  bool try_acquire(const std::filesystem::path& path, std::string_view note, std::string* holder);
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace trainctl

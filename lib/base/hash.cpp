@@ -1,0 +1,56 @@
+// lib/base/hash.cpp -- digests as lower-case hex.
+#include "base/hash.h"
+
+#include <openssl/evp.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trainctl {
+namespace {
+
+std::string to_hex(const unsigned char* bytes, size_t count) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string hex(2 * count, '0');
+  for (size_t i = 0; i < count; ++i) {
+    hex[2 * i] = digits[bytes[i] >> 4];
+    hex[2 * i + 1] = digits[bytes[i] & 15];
+  }
+  return hex;
+}
+
+}  // namespace
+
+std::string xxh128_hex(const void* data, size_t bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
+  return to_hex(canonical.digest, sizeof canonical.digest);
+}
+
+std::string sha256_hex(std::string_view data) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  ensure(EVP_Digest(data.data(), data.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1 && size == 32,
+         "SHA-256 is not available from the crypto library");
+  return to_hex(digest.data(), size);
+}
+
+std::string random_hex(int digits) {
+  ensure(digits >= 0, "random_hex needs a count >= 0");
+  std::vector<unsigned char> bytes(static_cast<size_t>(digits / 2 + 1));
+  size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = getrandom(bytes.data() + have, bytes.size() - have, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(ErrorKind::environment, "the kernel's random source (getrandom) failed");
+    have += static_cast<size_t>(got);
+  }
+  return to_hex(bytes.data(), bytes.size()).substr(0, static_cast<size_t>(digits));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,74 @@
+// lib/checkpoint/admission.cpp -- S0 on rank 0.
+#include "checkpoint/admission.h"
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/save_job.h"
+#include "checkpoint/scan.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+void lay_ballast(const fs::path& root, int64_t bytes) {
+  const fs::path ballast = root / kBallastName;
+  if (bytes <= 0 || regular_file_bytes(ballast) >= 0) return;
+  try {
+    FileHandle file = FileHandle::create_exclusive(ballast);
+    file.reserve(bytes);
+    file.close();
+  } catch (const Error&) {  // no room for it: saves still work
+    std::error_code ignored;
+    fs::remove(ballast, ignored);
+  }
+}
+
+// A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor.
+void drop_superseded(const fs::path& root) {
+  for (const std::string& entry : names_in(root)) {
+    if (!entry.starts_with(kSupersededPrefix)) continue;
+    const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
+    if (step_of_folder(name) && inspect_folder(root / name).state == CheckpointState::usable)
+      move_to_trash(root / entry);
+  }
+}
+
+}  // namespace
+
+Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t margin_bytes, int64_t ballast_bytes) {
+  Admission admission;
+  try {
+    make_directories(root / kStagingName);
+    for (const std::string& dead : names_in(root / kStagingName)) remove_tree(root / kStagingName / dead);
+    empty_trash(root);
+    drop_superseded(root);
+    const int64_t needed = bytes + bytes / 10 + margin_bytes, free = free_bytes(root);
+    if (free < needed) {
+      admission.reason =
+          fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free), root.string(),
+                      human_bytes(needed), human_bytes(bytes), human_bytes(margin_bytes));
+      return admission;
+    }
+    lay_ballast(root, ballast_bytes);
+    SaveJob job;
+    job.root = root;
+    job.step = step;
+    job.attempt = random_hex(32);
+    make_directories(job.staging_folder() / "data");
+    make_directories(job.staging_folder() / "receipts");
+    sync_directory(job.staging_folder());
+    sync_directory(root / kStagingName);
+    sync_directory(root);
+    admission.attempt = job.attempt;
+    admission.go = true;
+  } catch (const std::exception& e) {
+    admission.reason = e.what();
+  }
+  return admission;
+}
+
+}  // namespace trainctl

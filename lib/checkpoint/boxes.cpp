@@ -1,0 +1,99 @@
+// lib/checkpoint/boxes.cpp -- boxes: volume, intersection, exact cover, runs of a strided copy.
+#include "checkpoint/boxes.h"
+
+#include <algorithm>
+
+namespace trainctl {
+
+Box whole(const Shape& shape) {
+  Box box{shape, shape};
+  for (int d = 0; d < shape.rank(); ++d) box.offset[d] = 0;
+  return box;
+}
+
+std::optional<int64_t> checked_volume(const Shape& extent) {
+  int64_t volume = 1;
+  bool empty = false, overflow = false;
+  for (int d = 0; d < extent.rank(); ++d) {
+    if (extent[d] < 0) return std::nullopt;
+    empty = empty || extent[d] == 0;
+    if (!empty) overflow = overflow || __builtin_mul_overflow(volume, extent[d], &volume);
+  }
+  if (empty) return 0;
+  if (overflow) return std::nullopt;
+  return volume;
+}
+
+std::optional<Box> intersect(const Box& a, const Box& b) {
+  Box common = a;
+  for (int d = 0; d < a.offset.rank(); ++d) {
+    const int64_t begin = std::max(a.offset[d], b.offset[d]);
+    const int64_t end = std::min(a.offset[d] + a.extent[d], b.offset[d] + b.extent[d]);
+    if (begin >= end) return std::nullopt;
+    common.offset[d] = begin;
+    common.extent[d] = end - begin;
+  }
+  return common;
+}
+
+std::string cover_fault(const Shape& shape, const std::vector<Box>& boxes) {
+  const std::optional<int64_t> total = checked_volume(shape);
+  if (!total) return fmt::format("the shape {} has too many elements", to_string(shape));
+  int64_t held = 0;
+  for (const Box& box : boxes) {
+    if (box.offset.rank() != shape.rank() || box.extent.rank() != shape.rank())
+      return fmt::format("a box at {} of extent {} does not have the dimensions of the shape {}",
+                         to_string(box.offset), to_string(box.extent), to_string(shape));
+    for (int d = 0; d < shape.rank(); ++d)  // written so that nothing can overflow
+      if (box.offset[d] < 0 || box.extent[d] < 0 || box.offset[d] > shape[d] ||
+          box.extent[d] > shape[d] - box.offset[d])
+        return fmt::format("the box at {} of extent {} leaves the shape {}", to_string(box.offset),
+                           to_string(box.extent), to_string(shape));
+    const int64_t volume = *checked_volume(box.extent);  // <= total: the box is inside
+    if (volume > *total - held)
+      return fmt::format("boxes overlap: they hold more than the {} elements of {}", *total, to_string(shape));
+    held += volume;
+  }
+  // Sorted by first offset, a box can only meet those that begin before it ends.
+  std::vector<const Box*> sorted;
+  for (const Box& box : boxes)
+    if (*checked_volume(box.extent) > 0) sorted.push_back(&box);
+  const auto first = [&shape](const Box& b) { return shape.rank() == 0 ? 0 : b.offset[0]; };
+  std::sort(sorted.begin(), sorted.end(), [&](const Box* a, const Box* b) { return first(*a) < first(*b); });
+  for (size_t i = 0; i < sorted.size(); ++i)
+    for (size_t j = i + 1; j < sorted.size(); ++j) {
+      const Box &a = *sorted[i], &b = *sorted[j];
+      if (shape.rank() > 0 && b.offset[0] >= a.offset[0] + a.extent[0]) break;
+      if (const std::optional<Box> common = intersect(a, b))
+        return fmt::format("boxes overlap at {}", to_string(common->offset));
+    }
+  if (held != *total) return fmt::format("boxes hold {} of {} elements of {}", held, *total, to_string(shape));
+  return "";
+}
+
+void for_each_run(const Box& common, const Box& source, const Box& target,
+                  const std::function<void(int64_t, int64_t, int64_t)>& run) {
+  const int rank = common.extent.rank();
+  if (common.extent.numel() == 0) return;
+  // Trailing dimensions that all three span whole merge into one run.
+  int inner = rank - 1;
+  int64_t length = rank == 0 ? 1 : common.extent[inner];
+  while (inner > 0 && common.extent[inner] == source.extent[inner] && common.extent[inner] == target.extent[inner])
+    length *= common.extent[--inner];
+  const Shape source_strides = contiguous_strides(source.extent), target_strides = contiguous_strides(target.extent);
+  Shape index = common.extent;
+  for (int d = 0; d < rank; ++d) index[d] = 0;
+  for (;;) {
+    int64_t from = 0, to = 0;
+    for (int d = 0; d < rank; ++d) {
+      from += (common.offset[d] - source.offset[d] + index[d]) * source_strides[d];
+      to += (common.offset[d] - target.offset[d] + index[d]) * target_strides[d];
+    }
+    run(from, to, length);
+    int d = inner - 1;
+    while (d >= 0 && ++index[d] == common.extent[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+}  // namespace trainctl

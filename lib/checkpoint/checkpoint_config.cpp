@@ -1,0 +1,16 @@
+// lib/checkpoint/checkpoint_config.cpp -- the keys of the "checkpoint" section.
+#include "checkpoint/checkpoint_config.h"
+
+namespace trainctl {
+
+void CheckpointConfig::describe(ConfigVisitor& v) {
+  v.field("every_steps", every_steps, "steps between checkpoints; 0: only the final state",
+          between(0, 1e12).also_called({"save_interval", "save_steps", "interval"}));
+  v.field("keep", keep, "newest usable checkpoints to keep; older ones go after a newer one is committed",
+          between(1, 1e9).also_called({"save_total_limit", "max_to_keep"}));
+  v.field("async", async, "write while training goes on", Rule{}.also_called({"async_save"}));
+  v.field("at_end", at_end, "save the state after the last step");
+  v.field("deadline_s", deadline_s, "seconds within which all ranks must have written their parts", above(0));
+}
+
+}  // namespace trainctl

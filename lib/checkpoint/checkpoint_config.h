@@ -1,0 +1,20 @@
+// lib/checkpoint/checkpoint_config.h -- the recipe's "checkpoint" section.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config_visitor.h"
+
+namespace trainctl {
+
+struct CheckpointConfig {
+  int64_t every_steps = 0;  // 0: only the final state
+  int64_t keep = 3;         // newest usable ones; older ones are removed after a newer one is committed
+  bool async = true;        // write while training goes on
+  bool at_end = true;       // save the state after the last step
+  double deadline_s = 600;  // for all ranks' receipts
+  void describe(ConfigVisitor& v);
+};
+
+}  // namespace trainctl

@@ -1,0 +1,98 @@
+// lib/checkpoint/checkpointer.h -- SEAM 5: saves and restores catalogs of named shards. It knows folders and catalogs,
+// no model, optimizer or runtime; ranks meet through the functions in Agreement and through files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_config.h"
+#include "checkpoint/save_job.h"
+#include "device/arena.h"
+#include "tensor/catalog.h"
+
+namespace trainctl {
+
+// How the ranks of a run agree. Called on the training thread only, by every rank in the same order. The defaults are
+// right for a world of one.
+struct Agreement {
+  int64_t rank = 0, world = 1;
+  std::function<std::string(const std::string&)> broadcast_from_rank0 = [](const std::string& text) { return text; };
+  std::function<bool(bool)> all_agree = [](bool yes) { return yes; };  // true when every rank says true
+  std::function<int64_t(int64_t)> sum = [](int64_t value) { return value; };
+};
+
+struct CheckpointerOptions {
+  std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
+  std::string run_id;                // the same for every rank and every resume of a run
+  std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
+  int copy_threads = 1;              // for the copy at the step boundary
+  int64_t free_space_margin_bytes = int64_t{1} << 30;  // a save needs 1.1 x its bytes and this
+  int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
+  Agreement agreement;
+  std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
+};
+
+enum class SaveReason : uint8_t { interval, signal, final, emergency };
+std::string_view name(SaveReason reason);
+
+// What became of one request to save. Equal on every rank as far as `ok`.
+struct SaveOutcome {
+  bool ok = false;
+  bool skipped = false;  // nothing was attempted: a save was still in flight, no space, already there
+  int64_t step = 0;
+  std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
+  std::filesystem::path folder;
+  int64_t bytes = 0;                       // of this rank's files
+  double staging_s = 0, total_s = 0;       // the stall of the training thread; from the call to the commit
+};
+
+struct RestoreResult {
+  bool found = false;
+  int64_t step = 0;
+  std::filesystem::path folder;
+  ScalarState scalars;
+  std::string kind;
+  std::vector<std::string> rejected;  // "<folder>: <why>", newest first
+};
+
+class Checkpointer {
+ public:
+  Checkpointer(Checkpointer&&) noexcept;
+  Checkpointer& operator=(Checkpointer&&) noexcept;
+  ~Checkpointer();  // cancels a save in flight and joins its thread; call wait() before to let it finish
+
+  bool due(int64_t step) const;  // checkpoint.every_steps
+
+  // Collective. Copies the state by value before it returns; with `async` the rest happens in a writer thread. A save
+  // still in flight on any rank: this one is skipped (signal and final saves wait for it instead). Never throws for a
+  // failed save: the outcome comes from poll() or wait(). The catalog may differ from the one given at construction (it
+  // is then planned anew). Requires the same step on every rank. Throws only what Agreement throws.
+  void save(const StateCatalog& catalog, const ScalarState& scalars, SaveReason reason);
+
+  std::vector<SaveOutcome> poll();  // outcomes since the last call, oldest first; never blocks
+  std::vector<SaveOutcome> wait();  // ends the save in flight first. Not collective.
+
+  // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
+  // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
+  // checkpoints or a run directory) takes that one, or the newest usable one in it.
+  // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does not
+  // fit (names, shapes and dtypes are listed). Then the catalog must not be used.
+  RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+
+ private:
+  friend Checkpointer build_checkpointer(const CheckpointConfig&, CheckpointerOptions, Arena&, const StateCatalog&);
+  class State;
+  explicit Checkpointer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Takes staging_bytes(catalog) from `arena` (category other) now, and touches them; no other allocation is made later.
+// `arena` must outlive the result. On a shape-only device only the accounting happens.
+Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
+                                const StateCatalog& catalog);
+
+}  // namespace trainctl

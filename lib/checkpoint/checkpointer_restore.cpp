@@ -1,0 +1,138 @@
+// lib/checkpoint/checkpointer_restore.cpp -- choosing a checkpoint together, and falling back together.
+#include <algorithm>
+
+#include "base/error.h"
+#include "checkpoint/checkpointer_state.h"
+#include "checkpoint/restore.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/scan.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+// What rank 0 found, in a form that can be broadcast: lines "+folder", "-folder: why"; "*" when any was ever committed.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string describe(const std::vector<CheckpointInfo>& infos, bool named_exactly) {
+  std::string text;
+  bool committed = false;
+  for (const CheckpointInfo& info : infos) {
+    committed = committed || info.state != CheckpointState::incomplete;
+    std::string why = info.reason;
+    bool takes = info.state == CheckpointState::usable;
+    if (takes && info.kind != "training" && !(named_exactly && info.kind == "intermediate")) {
+      takes = false;
+      why = info.kind == "intermediate"
+                ? "its kind is intermediate (the state holds infinities or NaNs); name it exactly to use it"
+                : fmt::format("its kind is {}, a run continues from kind training", info.kind);
+    }
+    text += takes ? "+" + info.folder.string() : "-" + info.folder.string() + ": " + one_line(why);
+    text += '\n';
+  }
+  return text + (committed ? "*\n" : "");
+}
+
+struct Candidates {
+  std::vector<std::string> usable, rejected;
+  bool committed = false;
+};
+
+Candidates candidates_of(const std::string& text) {
+  Candidates c;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    if (line.starts_with('+')) c.usable.push_back(line.substr(1));
+    if (line.starts_with('-')) c.rejected.push_back(line.substr(1));
+    c.committed = c.committed || line == "*";
+    begin = end + 1;
+  }
+  return c;
+}
+
+// Rank 0. "!why" when `from` stands for nothing.
+std::string look(const fs::path& own_folder, const std::string& from) {
+  try {
+    if (from == "auto") return describe(scan_checkpoints(own_folder), false);
+    if (is_checkpoint_folder(from)) return describe({inspect_folder(from)}, true);
+    return describe(scan_checkpoints(checkpoint_root_of(from)), false);
+  } catch (const std::exception& e) {
+    return "!" + one_line(e.what());
+  }
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+}  // namespace
+
+RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const std::string& from) {
+  const Agreement& ranks = options_.agreement;
+  const std::string found = ranks.broadcast_from_rank0(ranks.rank == 0 ? look(options_.folder, from) : std::string());
+  if (found.starts_with('!')) fail(ErrorKind::checkpoint, found.substr(1));
+  const Candidates candidates = candidates_of(found);
+  RestoreResult result;
+  result.rejected = candidates.rejected;
+  bool fell_back = false;
+  for (const std::string& folder : candidates.usable) {
+    std::unique_ptr<CheckpointReader> reader;
+    std::string why, misfit;
+    try {
+      reader = std::make_unique<CheckpointReader>(folder);
+      misfit = fit_faults(*reader, catalog);
+    } catch (const Error& e) {
+      why = e.what();
+    }
+    // A state of another model is no damage: an older one would not fit either, or worse, would.
+    if (!ranks.all_agree(misfit.empty()))
+      fail(ErrorKind::checkpoint,
+           fmt::format("{} does not fit the model of this recipe:{}", folder,
+                       misfit.empty() ? " another rank names the tensors" : misfit));
+    if (ranks.all_agree(why.empty())) {
+      try {
+        restore_catalog(*reader, catalog, arena_.device());
+      } catch (const Error& e) {
+        why = e.what();
+      }
+      if (ranks.all_agree(why.empty())) {
+        const Manifest& m = reader->manifest();
+        result.found = true;
+        result.step = m.step;
+        result.folder = folder;
+        result.scalars = m.scalars;
+        result.kind = m.kind;
+        parent_ = reader->info().manifest_sha256;
+        saved_step_ = fs::path(folder).parent_path() == options_.folder ? m.step : -1;
+        return result;
+      }
+    }
+    fell_back = true;
+    result.rejected.push_back(fmt::format("{}: {}", folder, why.empty() ? "another rank could not read it" : why));
+    if (reader && reader->damage()) {
+      // Read twice with the same result: nobody should try it again. A read-only folder is no reason to fail.
+      const DamagedBlock& d = *reader->damage();
+      try {
+        mark_unusable(folder, fmt::format("{}: block {} is damaged", d.file, d.block),
+                      fmt::format("restore, rank {}", ranks.rank),
+                      fmt::format("expected {}, found {}", d.expected, d.actual));
+      } catch (const Error&) {
+      }
+    }
+  }
+  if (from != "auto")
+    fail(ErrorKind::checkpoint, fmt::format("no usable checkpoint at {}{}", from, joined(result.rejected)));
+  if (candidates.committed || fell_back)
+    fail(ErrorKind::checkpoint,
+         fmt::format("there are checkpoints in {}, and none can be used (--resume never starts afresh):{}",
+                     options_.folder.string(), joined(result.rejected)));
+  return result;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,48 @@
+// lib/checkpoint/checkpointer_state.h -- the inside of a Checkpointer (not for users of the module).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/checkpointer.h"
+#include "checkpoint/staging.h"
+
+namespace trainctl {
+
+class Checkpointer::State {
+ public:
+  State(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena, const StateCatalog& catalog);
+  ~State();
+
+  void save(const StateCatalog& catalog, const ScalarState& scalars, SaveReason reason);
+  std::vector<SaveOutcome> poll();
+  std::vector<SaveOutcome> wait();
+  RestoreResult restore(const StateCatalog& catalog, const std::string& from);
+  bool due(int64_t step) const { return config_.every_steps > 0 && step > 0 && step % config_.every_steps == 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool in_flight();                         // joins a writer that is done
+  void finish();                            // blocks until none is in flight
+  void report(SaveOutcome outcome) { outcomes_.push_back(std::move(outcome)); }
+  std::string decide(int64_t step, int64_t bytes);  // rank 0's word on this save: "go", "done" or "no"
+  void write(const SaveJob& job, const std::string& fault, Clock::time_point start);  // the writer thread
+
+  CheckpointConfig config_;
+  CheckpointerOptions options_;
+  Arena& arena_;
+  std::unique_ptr<StagingArea> staging_;
+  std::string parent_;          // manifest digest this run continues from
+  int64_t saved_step_ = -1;     // the newest state of this run that is known to be on disk
+
+  std::thread writer_;
+  std::atomic<bool> done_ = false, cancelled_ = false;
+  SaveOutcome current_;           // the writer's until done_
+  std::string current_manifest_;  // its SHA-256, rank 0
+  std::vector<SaveOutcome> outcomes_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,199 @@
+// lib/checkpoint/commit.cpp -- S7 to S11 on rank 0: receipts to manifest, publish, COMMITTED, LATEST.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json_node.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/save_job.h"
+#include "checkpoint/scan.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+struct Gathered {
+  std::vector<Receipt> receipts;  // by rank
+  std::vector<ReceiptRecord> records;
+};
+
+std::string list_of_missing(const std::vector<std::optional<Receipt>>& receipts) {
+  std::string text;
+  int64_t count = 0;
+  for (size_t r = 0; r < receipts.size(); ++r)
+    if (!receipts[r] && ++count <= 8) text += fmt::format("{}{}", text.empty() ? "" : ", ", r);
+  return count > 8 ? fmt::format("{} and {} more", text, count - 8) : text;
+}
+
+Gathered gather(const SaveJob& job) {
+  const auto world = static_cast<size_t>(job.world);
+  std::vector<std::optional<Receipt>> receipts(world);
+  Gathered all;
+  all.records.resize(world);
+  size_t have = 0;
+  for (PatientWait wait(job.deadline_s); have < world; wait.sleep()) {
+    for (size_t r = 0; r < world; ++r) {
+      const std::string name = receipt_path(static_cast<int64_t>(r));
+      const fs::path path = job.staging_folder() / name;
+      if (receipts[r] || regular_file_bytes(path) < 0) continue;
+      const std::string text = read_small_file(path, kMaxRecordBytes);
+      Receipt receipt = receipt_from_text(text, path.string());
+      if (!receipt.ok) fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", r, receipt.reason));
+      if (receipt.attempt != job.attempt || receipt.step != job.step || receipt.rank != static_cast<int64_t>(r))
+        fail(ErrorKind::checkpoint, fmt::format("rank {}: its receipt belongs to step {}, attempt {}", r, receipt.step,
+                                                receipt.attempt));
+      all.records[r] = {name, static_cast<int64_t>(r), static_cast<int64_t>(text.size()),
+                        xxh128_hex(text.data(), text.size())};
+      receipts[r] = std::move(receipt);
+      ++have;
+    }
+    if (have == world) break;
+    if (job.cancelled && *job.cancelled) fail(ErrorKind::checkpoint, "the run is ending");
+    if (wait.expired())
+      fail(ErrorKind::checkpoint,
+           fmt::format("no receipt after {} s (checkpoint.deadline_s) from rank {}", job.deadline_s,
+                       list_of_missing(receipts)));
+  }
+  for (std::optional<Receipt>& r : receipts) all.receipts.push_back(std::move(*r));
+  return all;
+}
+
+// One record per tensor, with the chunks of all ranks.
+std::vector<TensorRecord> merge_tensors(const std::vector<Receipt>& receipts) {
+  std::map<std::pair<std::string, std::string>, TensorRecord> merged;
+  for (const Receipt& receipt : receipts)
+    for (const TensorRecord& t : receipt.tensors) {
+      const auto [at, is_new] = merged.try_emplace({t.name, t.role}, t);
+      if (is_new) continue;
+      TensorRecord& known = at->second;
+      if (known.shape != t.shape || known.dtype != t.dtype || known.alias_of != t.alias_of ||
+          known.derived_from_role != t.derived_from_role)
+        fail(ErrorKind::checkpoint,
+             fmt::format("rank {} describes tensor {} ({}) as {} {}, another rank as {} {}", receipt.rank,
+                         in_quotes(t.name), t.role, name(t.dtype), to_string(t.shape), name(known.dtype),
+                         to_string(known.shape)));
+      known.chunks.insert(known.chunks.end(), t.chunks.begin(), t.chunks.end());
+    }
+  std::vector<TensorRecord> tensors;
+  for (auto& [key, t] : merged) tensors.push_back(std::move(t));
+  return tensors;
+}
+
+Manifest make_manifest(const SaveJob& job, const Gathered& gathered) {
+  Manifest m;
+  m.run_id = job.run_id;
+  m.attempt = job.attempt;
+  m.reason = job.reason;
+  m.parent = job.parent;
+  m.step = job.step;
+  m.world = job.world;
+  m.created_ns = wall_clock_ns();
+  m.topology = job.topology;
+  m.provenance = job.provenance;
+  m.scalars = job.scalars;
+  m.tensors = merge_tensors(gathered.receipts);
+  m.receipts = gathered.records;
+  for (const Receipt& r : gathered.receipts) {
+    m.non_finite += r.non_finite;
+    m.files.insert(m.files.end(), r.files.begin(), r.files.end());
+  }
+  m.completeness = completeness_of(m.tensors, job.topology, job.provenance);
+  const ScalarState& s = job.scalars;
+  const bool healthy = m.non_finite == 0 && s.non_finite_count == 0 && std::isfinite(s.last_loss) &&
+                       std::isfinite(s.last_grad_norm);
+  m.kind = healthy ? "training" : "intermediate";
+  for (const StateClass& c : m.completeness)
+    if (m.kind == "training" && c.state == "absent")
+      fail(ErrorKind::checkpoint, fmt::format("a training checkpoint needs every state class, \"{}\" is absent",
+                                              c.name));
+  check_manifest(m, "the new manifest");  // coverage: every tensor exactly once
+  return m;
+}
+
+// A folder that already has this step's name: a usable one is kept beside until the new one is committed, anything else
+// is trash. Returns where the usable one went.
+std::optional<fs::path> clear_final_name(const SaveJob& job) {
+  const fs::path final_folder = job.final_folder();
+  if (!fs::exists(fs::symlink_status(final_folder))) return std::nullopt;
+  const std::string name = final_folder.filename().string();
+  if (inspect_folder(final_folder).state != CheckpointState::usable) {
+    move_to_trash(final_folder);
+    return std::nullopt;
+  }
+  const fs::path aside = job.root / fmt::format("{}{}-{}", kSupersededPrefix, name, job.attempt.substr(0, 8));
+  rename_to_new_name(final_folder, aside);
+  return aside;
+}
+
+void take_back(const SaveJob& job, const std::optional<fs::path>& aside) {
+  if (fs::exists(job.final_folder())) rename_to_new_name(job.final_folder(), job.staging_folder());
+  if (aside) rename_to_new_name(*aside, job.final_folder());
+  sync_directory(job.root);
+}
+
+}  // namespace
+
+void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      if (!fs::exists(job.staging_folder())) return;
+      Unusable unusable{reason, fmt::format("save, rank {}", job.rank), "", wall_clock_ns()};
+      write_file_atomically(job.staging_folder() / kUnusableName, to_text(unusable));
+      break;
+    } catch (const std::exception&) {  // a full disk: make room, once
+      std::error_code ignored;
+      fs::remove(job.root / kBallastName, ignored);
+    }
+  }
+  try {
+    remove_tree(job.staging_folder() / "data");
+  } catch (const std::exception&) {  // the next save's admission tries again
+  }
+}
+
+CommitResult commit_attempt(const SaveJob& job) {
+  const Gathered gathered = gather(job);
+  job.reached(SavePoint::gathered);
+  const Manifest manifest = make_manifest(job, gathered);
+  const std::string text = to_text(manifest);
+  const std::string digest = sha256_hex(text);
+  write_file_atomically(job.staging_folder() / kManifestName, text);
+  job.reached(SavePoint::manifest);
+
+  Committed committed{job.step, job.attempt, manifest.kind, digest, static_cast<int64_t>(text.size()),
+                      static_cast<int64_t>(manifest.files.size()), 0};
+  for (const FileRecord& f : manifest.files) committed.bytes += f.bytes;
+  const std::optional<fs::path> aside = clear_final_name(job);
+  try {
+    rename_to_new_name(job.staging_folder(), job.final_folder());
+    sync_directory(job.root);
+    job.reached(SavePoint::published);
+    write_file_atomically(job.final_folder() / kCommittedName, to_text(committed));
+  } catch (const std::exception&) {
+    // The name may be in place although its folder could not be synced: then the save did happen.
+    if (regular_file_bytes(job.final_folder() / kCommittedName) < 0 ||
+        inspect_folder(job.final_folder()).attempt != job.attempt)
+      take_back(job, aside);
+    throw;
+  }
+  // From here on the checkpoint exists: what fails below is no failure of the save.
+  try {
+    job.reached(SavePoint::committed);
+    write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
+    job.reached(SavePoint::latest);
+    if (aside) move_to_trash(*aside);
+    apply_retention(job.root, job.keep);
+    job.reached(SavePoint::retained);
+  } catch (const std::exception& e) {
+    return {digest, e.what()};
+  }
+  return {digest, ""};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,160 @@
+// lib/checkpoint/format_write.cpp -- checkpoint records to canonical JSON.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "checkpoint/format.h"
+
+namespace trainctl {
+namespace {
+
+using nlohmann::json;
+
+json schema(std::string_view name) {
+  return {{"name", name}, {"major", kSchemaMajor}, {"minor", kSchemaMinor}};
+}
+
+// Names of files may hold any byte; JSON may not.
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string with_self_digest(json value) {
+  const std::string bare = dump(value);
+  value["self_xxh128"] = xxh128_hex(bare.data(), bare.size());
+  return dump(value) + "\n";
+}
+
+json to_json(const Shape& shape) {
+  json list = json::array();
+  for (int d = 0; d < shape.rank(); ++d) list.push_back(shape[d]);
+  return list;
+}
+
+json to_json(const FileRecord& f) {
+  return {{"path", f.path},         {"rank", f.rank},
+          {"bytes", f.bytes},       {"header_bytes", f.header_bytes},
+          {"block", kBlockBytes},   {"block_xxh128", f.block_xxh128},
+          {"file_root", f.file_root}};
+}
+
+json to_json(const TensorRecord& t) {
+  json value = {{"name", t.name}, {"role", t.role}, {"dtype", name(t.dtype)}, {"shape", to_json(t.shape)}};
+  if (!t.alias_of.empty()) value["alias_of"] = t.alias_of;
+  if (!t.derived_from_role.empty())
+    value["derived_from"] = {{"name", t.name}, {"role", t.derived_from_role}, {"cast", "nearest_even"}};
+  json& chunks = value["chunks"] = json::array();
+  for (const ChunkRecord& c : t.chunks)
+    chunks.push_back({{"offset", to_json(c.box.offset)},
+                      {"extent", to_json(c.box.extent)},
+                      {"file", c.file},
+                      {"key", c.key},
+                      {"byte_offset", c.byte_offset},
+                      {"byte_length", c.byte_length}});
+  return value;
+}
+
+template <class T>
+json list_of(const std::vector<T>& items) {
+  json list = json::array();
+  for (const T& item : items) list.push_back(to_json(item));
+  return list;
+}
+
+json opaque(const std::string& text, std::string_view what) {
+  if (text.empty()) return json::object();
+  json value = json::parse(text, nullptr, false);
+  ensure(value.is_object(), fmt::format("the {} handed to a checkpoint is no JSON object", what));
+  return value;
+}
+
+std::string hex_float(double value) { return fmt::format("{:a}", value); }  // exact; nan and inf keep their names
+
+}  // namespace
+
+std::string to_text(const Receipt& r) {
+  return with_self_digest({{"schema", schema("trainctl-receipt")},
+                           {"attempt", r.attempt},
+                           {"step", r.step},
+                           {"rank", r.rank},
+                           {"status", r.ok ? "ok" : "failed"},
+                           {"reason", r.reason},
+                           {"non_finite", r.non_finite},
+                           {"files", list_of(r.files)},
+                           {"tensors", list_of(r.tensors)}});
+}
+
+std::string to_text(const Manifest& m) {
+  json value = {{"schema", schema("trainctl-checkpoint")},
+                {"kind", m.kind},
+                {"run_id", m.run_id},
+                {"attempt", m.attempt},
+                {"step", m.step},
+                {"created_ns", m.created_ns},
+                {"parent", m.parent},
+                {"reason", m.reason},
+                {"world", m.world},
+                {"topology", opaque(m.topology, "topology")},
+                {"provenance", opaque(m.provenance, "provenance")},
+                {"tensors", list_of(m.tensors)},
+                {"files", list_of(m.files)}};
+  json& classes = value["completeness"] = json::object();
+  for (const StateClass& c : m.completeness) classes[c.name] = {{"state", c.state}, {"where", c.where}};
+  json& receipts = value["receipts"] = json::array();
+  for (const ReceiptRecord& r : m.receipts)
+    receipts.push_back({{"path", r.path}, {"rank", r.rank}, {"bytes", r.bytes}, {"xxh128", r.xxh128}});
+  const ScalarState& s = m.scalars;
+  value["scalars"] = {{"step", s.step},
+                      {"last_loss", hex_float(s.last_loss)},
+                      {"last_grad_norm", hex_float(s.last_grad_norm)},
+                      {"non_finite_count", s.non_finite_count},
+                      {"non_finite_elements", m.non_finite}};
+  value["data"] = {{"consumed_samples", s.consumed_samples},
+                   {"consumed_tokens", s.consumed_tokens},
+                   {"fingerprint", s.data_fingerprint}};
+  value["rng"] = {{"algorithm", "philox4x32-10"}, {"seed", s.seed}, {"continuity", "exact"}};
+  value["low_precision"] = json::object();
+  value["digest_policy"] = {{"blocks", "xxh3-128"},
+                            {"block_bytes", kBlockBytes},
+                            {"file_root", "xxh3-128 of the concatenated block digests"},
+                            {"receipts", "xxh3-128"},
+                            {"manifest", "sha-256"}};
+  return dump(value) + "\n";
+}
+
+std::string to_text(const Committed& c) {
+  return with_self_digest({{"schema", schema("trainctl-committed")},
+                           {"step", c.step},
+                           {"attempt", c.attempt},
+                           {"kind", c.kind},
+                           {"manifest_sha256", c.manifest_sha256},
+                           {"manifest_bytes", c.manifest_bytes},
+                           {"files", c.files},
+                           {"bytes", c.bytes}});
+}
+
+std::string to_text(const Latest& l) {
+  return with_self_digest({{"schema", schema("trainctl-latest")},
+                           {"step", l.step},
+                           {"folder", l.folder},
+                           {"manifest_sha256", l.manifest_sha256}});
+}
+
+std::string to_text(const Unusable& u) {
+  return with_self_digest({{"schema", schema("trainctl-unusable")},
+                           {"reason", u.reason},
+                           {"detector", u.detector},
+                           {"evidence", u.evidence},
+                           {"time_ns", u.time_ns}});
+}
+
+std::string file_root_of(const std::vector<std::string>& blocks) {
+  std::string all;
+  for (const std::string& block : blocks) all += block;
+  return xxh128_hex(all.data(), all.size());
+}
+
+std::string folder_name_of(int64_t step) { return fmt::format("step-{:08}", step); }
+
+std::string receipt_path(int64_t rank) { return fmt::format("receipts/rank-{:05}.json", rank); }
+
+}  // namespace trainctl

@@ -1,0 +1,93 @@
+// lib/checkpoint/save_job.h -- everything the writer threads of one save need, captured at the step boundary.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/format.h"
+
+namespace trainctl {
+
+// The protocol's steps, in order; half_written is inside S4. Ranks other than 0 end with `receipt`.
+enum class SavePoint : uint8_t {
+  created,       // S3
+  half_written,  // S4, some bytes of the first file
+  written,       // S4
+  flushed,       // S5
+  receipt,       // S6
+  gathered,      // S7
+  manifest,      // S8
+  published,     // S9
+  committed,     // S10
+  latest,        // S11
+  retained,      // S12
+};
+inline constexpr int kSavePoints = 11;
+
+struct SaveJob {
+  std::filesystem::path root;  // the run's checkpoint folder
+  std::string run_id, attempt, reason, parent;
+  std::string topology, provenance;  // JSON objects
+  int64_t step = 0, rank = 0, world = 1;
+  ScalarState scalars;
+  double deadline_s = 600;
+  int64_t keep = 3;
+  std::function<void(SavePoint)> on_point;      // may be empty; a throw fails the attempt there
+  const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
+
+  std::filesystem::path staging_folder() const;  // <root>/.staging/step-00001200.<attempt>
+  std::filesystem::path final_folder() const;    // <root>/step-00001200
+  void reached(SavePoint point) const;           // calls the hook; throws Error{checkpoint} when cancelled
+};
+
+inline constexpr std::string_view kStagingName = ".staging";
+inline constexpr std::string_view kBallastName = "ballast";
+inline constexpr std::string_view kTrashPrefix = ".trash-";
+inline constexpr std::string_view kSupersededPrefix = ".superseded-";
+
+int64_t wall_clock_ns();
+
+// Waits that start short (5 ms) and grow to 200 ms, against one deadline.
+class PatientWait {
+ public:
+  explicit PatientWait(double deadline_s);
+  bool expired() const;
+  void sleep();
+
+ private:
+  std::chrono::steady_clock::time_point end_;
+  std::chrono::milliseconds nap_{5};
+};
+
+// S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Digests
+// are taken from the image just before each block is written. Throws Error on failure, after trying to leave a receipt
+// with status "failed" (the ballast is given up for it when the disk is full).
+// `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
+class StagingArea;
+void write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
+
+// S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
+struct CommitResult {
+  std::string manifest_sha256;
+  std::string note;  // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+};
+CommitResult commit_attempt(const SaveJob& job);
+
+// Gives the attempt up: writes UNUSABLE with `reason` into its staging folder and frees its data. Never throws.
+void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept;
+
+// Why rank 0 gave the attempt up, "" when it did not (or nothing tells).
+std::string abandoned_reason(const SaveJob& job);
+
+// The other ranks: waits until rank 0 has committed or given up. Throws Error{checkpoint} with the reason if it gave up.
+void await_commit(const SaveJob& job);
+
+// What the first version of every class follows from; `absent` where the caller gave no text.
+std::vector<StateClass> completeness_of(const std::vector<TensorRecord>& tensors, const std::string& topology,
+                                        const std::string& provenance);
+
+}  // namespace trainctl

@@ -1,0 +1,161 @@
+// lib/checkpoint/scan.cpp -- judging checkpoint folders.
+#include "checkpoint/scan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json_node.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/save_job.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+// The step a scanned name stands for.
+std::optional<int64_t> step_of_name(std::string_view name) {
+  if (const auto step = step_of_folder(name)) return step;
+  if (!name.starts_with(kSupersededPrefix)) return std::nullopt;
+  name.remove_prefix(kSupersededPrefix.size());
+  const size_t dash = name.rfind('-');
+  return dash == std::string_view::npos ? std::nullopt : step_of_folder(name.substr(0, dash));
+}
+
+// "" when every component between the folder and the file is a plain folder.
+std::string link_fault(const fs::path& folder, const std::string& relative) {
+  fs::path at = folder;
+  const fs::path parents = fs::path(relative).parent_path();
+  for (const fs::path& part : parents) {
+    at /= part;
+    std::error_code code;
+    if (fs::symlink_status(at, code).type() != fs::file_type::directory)
+      return fmt::format("{} is no plain folder (links are refused)", at.string());
+  }
+  return "";
+}
+
+void refuse(const std::string& what) { fail(ErrorKind::checkpoint, what); }
+
+void check_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
+  if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
+  const int64_t actual = regular_file_bytes(folder / relative);
+  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
+  if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
+}
+
+Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
+  const Committed committed = committed_from_text(read_small_file(folder / kCommittedName, 1 << 20),
+                                                  (folder / kCommittedName).string());
+  info.step = committed.step;
+  info.kind = committed.kind;
+  info.attempt = committed.attempt;
+  info.bytes = committed.bytes;
+  info.manifest_sha256 = committed.manifest_sha256;
+  const auto named = step_of_name(folder.filename().string());
+  if (named && *named != committed.step)
+    refuse(fmt::format("the folder's name says step {}, COMMITTED says step {}", *named, committed.step));
+  check_file(folder, std::string(kManifestName), committed.manifest_bytes);
+  const std::string text = read_small_file(folder / kManifestName, kMaxRecordBytes);
+  if (const std::string digest = sha256_hex(text); digest != committed.manifest_sha256)
+    refuse(fmt::format("manifest.json has the SHA-256 {}, COMMITTED expects {}", digest, committed.manifest_sha256));
+  Manifest manifest = manifest_from_text(text, (folder / kManifestName).string());
+  int64_t bytes = 0;
+  for (const FileRecord& f : manifest.files) {
+    check_file(folder, f.path, f.bytes);
+    bytes += f.bytes;
+  }
+  if (manifest.step != committed.step || manifest.attempt != committed.attempt || manifest.kind != committed.kind ||
+      bytes != committed.bytes || static_cast<int64_t>(manifest.files.size()) != committed.files)
+    refuse("COMMITTED and manifest.json disagree about step, attempt, kind, files or bytes");
+  for (const ReceiptRecord& r : manifest.receipts) {
+    check_file(folder, r.path, r.bytes);
+    const std::string receipt = read_small_file(folder / r.path, kMaxRecordBytes);
+    if (xxh128_hex(receipt.data(), receipt.size()) != r.xxh128)
+      refuse(fmt::format("{} does not have the digest that the manifest expects", r.path));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+std::string_view name(CheckpointState state) {
+  switch (state) {
+    case CheckpointState::usable: return "usable";
+    case CheckpointState::unusable: return "unusable";
+    case CheckpointState::incomplete: return "incomplete";
+    case CheckpointState::damaged: return "damaged";
+  }
+  return "?";
+}
+
+CheckpointInfo inspect_folder(const fs::path& folder, Manifest* manifest) {
+  CheckpointInfo info;
+  info.folder = folder;
+  info.step = step_of_name(folder.filename().string()).value_or(-1);
+  std::error_code code;
+  if (!fs::is_directory(folder, code)) {
+    info.reason = "there is no such folder";
+    return info;
+  }
+  const bool marked = is_there(folder / kUnusableName);
+  if (!is_there(folder / kCommittedName) && !marked) {
+    info.reason = "it was never committed (a save was interrupted)";
+    return info;
+  }
+  try {
+    info.state = CheckpointState::damaged;
+    Manifest m = read_checked_manifest(folder, info);
+    info.state = CheckpointState::usable;
+    if (manifest) *manifest = std::move(m);
+  } catch (const std::exception& e) {
+    info.reason = e.what();
+  }
+  if (!marked) return info;
+  info.state = CheckpointState::unusable;
+  try {
+    const Unusable mark =
+        unusable_from_text(read_small_file(folder / kUnusableName, 1 << 20), (folder / kUnusableName).string());
+    info.reason = fmt::format("marked unusable by {}: {}", mark.detector, mark.reason);
+  } catch (const Error&) {
+    info.reason = "marked unusable (the marker itself is not readable)";
+  }
+  return info;
+}
+
+std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root) {
+  std::vector<CheckpointInfo> all;
+  for (const std::string& entry : names_in(root))
+    if (step_of_name(entry)) all.push_back(inspect_folder(root / entry));
+  std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    const std::string x = a.folder.filename().string(), y = b.folder.filename().string();
+    const int64_t s = *step_of_name(x), t = *step_of_name(y);
+    return s != t ? s > t : x > y;  // "step-..." before ".superseded-..."
+  });
+  return all;
+}
+
+bool is_checkpoint_folder(const fs::path& path) {
+  return is_there(path / kManifestName) || is_there(path / kCommittedName) || is_there(path / kUnusableName);
+}
+
+fs::path checkpoint_root_of(const fs::path& path) {
+  std::error_code code;
+  const fs::path inside = path / "checkpoints";
+  if (fs::is_directory(inside, code)) return inside;
+  if (is_checkpoint_folder(path)) {
+    const fs::path parent = fs::absolute(path).lexically_normal();
+    return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
+  }
+  if (fs::is_directory(path, code)) return path;
+  fail(ErrorKind::checkpoint, fmt::format("{} is no folder; give a run directory, its checkpoints folder, or one "
+                                          "checkpoint (step-...)",
+                                          path.string()));
+}
+
+}  // namespace trainctl

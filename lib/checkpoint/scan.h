@@ -1,0 +1,45 @@
+// lib/checkpoint/scan.h -- which checkpoints a folder holds, and for each whether it may be used and why not.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/format.h"
+
+namespace trainctl {
+
+enum class CheckpointState : uint8_t {
+  usable,      // COMMITTED, manifest and every file size agree
+  unusable,    // somebody or something said so: UNUSABLE beats every other marker
+  incomplete,  // never committed
+  damaged,     // committed, and no longer what was committed
+};
+std::string_view name(CheckpointState state);
+
+struct CheckpointInfo {
+  std::filesystem::path folder;
+  CheckpointState state = CheckpointState::incomplete;
+  std::string reason;  // why not usable
+  int64_t step = -1;   // -1: not known
+  std::string kind, attempt, manifest_sha256;
+  int64_t bytes = 0;  // of data
+};
+
+// Checks everything but the digests of the data blocks, which are checked while loading (and by verify --full): final
+// name, COMMITTED with its self digest, the manifest's SHA-256 and its rules, receipts' digests, every file's size, no
+// links. Never throws for what it finds. A usable one's manifest is handed out when asked for.
+CheckpointInfo inspect_folder(const std::filesystem::path& folder, Manifest* manifest = nullptr);
+
+// Every "step-N" below `root` (and ".superseded-step-N-*", which a crash in the middle of replacing a step may leave),
+// newest step first. An empty list when there is no such folder.
+std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root);
+
+// A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of checkpoints
+// it stands for. Throws Error{checkpoint} when it is none of these.
+std::filesystem::path checkpoint_root_of(const std::filesystem::path& path);
+bool is_checkpoint_folder(const std::filesystem::path& path);  // has a manifest, COMMITTED or UNUSABLE
+
+}  // namespace trainctl

@@ -1,0 +1,143 @@
+// lib/checkpoint/verify.cpp -- proving a checkpoint whole.
+#include "checkpoint/verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json_node.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/safetensors.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+// The manifest as far as it can be read, when the folder was judged damaged or marked: the rest is still worth checking.
+std::optional<Manifest> readable_manifest(const fs::path& folder) {
+  try {
+    return read_manifest(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+struct Expected {
+  const TensorRecord* tensor;
+  const ChunkRecord* chunk;
+};
+
+void check_header(const fs::path& folder, const FileRecord& file, const std::vector<Expected>& expected,
+                  VerifyReport& report) {
+  const SafetensorsHeader header = read_safetensors_header(folder / file.path);
+  const auto fault = [&](const std::string& what) { report.faults.push_back(file.path + ": " + what); };
+  if (header.header_bytes != file.header_bytes)
+    fault(fmt::format("its header has {} bytes, the manifest expects {}", header.header_bytes, file.header_bytes));
+  std::map<std::string_view, const SafetensorsTensor*> by_name;
+  for (const SafetensorsTensor& t : header.tensors) by_name[t.name] = &t;
+  for (const auto& [tensor, chunk] : expected) {
+    const auto found = by_name.find(chunk->key);
+    if (found == by_name.end()) {
+      fault(fmt::format("the tensor {} is missing", in_quotes(chunk->key)));
+      continue;
+    }
+    const SafetensorsTensor& t = *found->second;
+    bool equal = t.dtype == safetensors_dtype(tensor->dtype) && header.header_bytes + t.begin == chunk->byte_offset &&
+                 t.bytes() == chunk->byte_length &&
+                 t.shape.size() == static_cast<size_t>(chunk->box.extent.rank());
+    for (int d = 0; equal && d < chunk->box.extent.rank(); ++d)
+      equal = t.shape[static_cast<size_t>(d)] == chunk->box.extent[d];
+    if (!equal) fault(fmt::format("the tensor {} is not where or what the manifest says", in_quotes(chunk->key)));
+    by_name.erase(found);
+  }
+  for (const auto& [name, t] : by_name) fault(fmt::format("the tensor {} is not in the manifest", in_quotes(name)));
+}
+
+void check_blocks(const fs::path& folder, const FileRecord& record, int64_t before, int64_t total,
+                  const Progress& progress, VerifyReport& report) {
+  const FileHandle file = FileHandle::open_for_reading(folder / record.path);
+  std::vector<char> bytes(static_cast<size_t>(std::min(kBlockBytes, record.bytes)));
+  for (size_t b = 0; b < record.block_xxh128.size(); ++b) {
+    const int64_t begin = static_cast<int64_t>(b) * kBlockBytes;
+    const int64_t count = std::min(kBlockBytes, record.bytes - begin);
+    file.read_at(bytes.data(), count, begin);
+    const std::string actual = xxh128_hex(bytes.data(), static_cast<size_t>(count));
+    if (actual != record.block_xxh128[b])
+      report.faults.push_back(fmt::format("{}: block {} (bytes {} to {}) has the digest {}, {} expected", record.path,
+                                          b, begin, begin + count, actual, record.block_xxh128[b]));
+    ++report.blocks;
+    report.bytes += count;
+    if (progress) progress(before + begin + count, total);
+  }
+}
+
+void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
+  std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName)};
+  for (const FileRecord& f : manifest.files) known.insert(f.path);
+  for (const ReceiptRecord& r : manifest.receipts) known.insert(r.path);
+  std::error_code code;
+  for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    const std::string relative = it->path().lexically_relative(folder).string();
+    if (it->symlink_status().type() != fs::file_type::directory && known.count(relative) == 0)
+      report.notes.push_back(relative + " does not belong to this checkpoint");
+  }
+}
+
+}  // namespace
+
+VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress& progress) {
+  VerifyReport report;
+  report.info = inspect_folder(folder);
+  if (report.info.state != CheckpointState::usable) report.faults.push_back(report.info.reason);
+  const std::optional<Manifest> manifest = readable_manifest(folder);
+  if (!manifest) return report;
+  std::map<std::string, std::vector<Expected>> by_file;
+  for (const TensorRecord& t : manifest->tensors)
+    for (const ChunkRecord& c : t.chunks) by_file[c.file].push_back({&t, &c});
+  int64_t total = 0, before = 0;
+  for (const FileRecord& f : manifest->files) total += f.bytes;
+  for (const FileRecord& f : manifest->files) {
+    try {
+      const int64_t actual = regular_file_bytes(folder / f.path);
+      if (actual != f.bytes)
+        fail(ErrorKind::checkpoint, actual < 0 ? fmt::format("{} is missing (or no regular file)", f.path)
+                                               : fmt::format("{} has {} bytes, {} expected", f.path, actual, f.bytes));
+      check_header(folder, f, by_file[f.path], report);
+      if (full) check_blocks(folder, f, before, total, progress, report);
+    } catch (const Error& e) {
+      if (std::find(report.faults.begin(), report.faults.end(), e.what()) == report.faults.end())
+        report.faults.emplace_back(e.what());
+    }
+    before += f.bytes;
+  }
+  note_strangers(folder, *manifest, report);
+  return report;
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / kManifestName;
+  return manifest_from_text(read_small_file(path, kMaxRecordBytes), path.string());
+}
+
+fs::path choose_checkpoint(const fs::path& path, std::optional<int64_t> step) {
+  if (is_checkpoint_folder(path) || step_of_folder(path.filename().string())) {
+    if (step && inspect_folder(path).step != *step)
+      fail(ErrorKind::usage, fmt::format("{} is one checkpoint and not step {}", path.string(), *step));
+    return path;
+  }
+  const fs::path root = checkpoint_root_of(path);
+  const std::vector<CheckpointInfo> all = scan_checkpoints(root);
+  std::string steps;
+  for (const CheckpointInfo& info : all) {
+    if (step ? info.step == *step : info.state == CheckpointState::usable) return info.folder;
+    steps += fmt::format("{}{} ({})", steps.empty() ? "" : ", ", info.step, name(info.state));
+  }
+  fail(ErrorKind::checkpoint,
+       fmt::format("{} has no {}; it has {}", root.string(),
+                   step ? fmt::format("checkpoint of step {}", *step) : std::string("usable checkpoint"),
+                   steps.empty() ? "none at all" : "steps " + steps));
+}
+
+}  // namespace trainctl

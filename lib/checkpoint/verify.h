@@ -1,0 +1,58 @@
+// lib/checkpoint/verify.h -- examining checkpoints as files: proving one whole, and comparing two.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/scan.h"
+
+namespace trainctl {
+
+struct VerifyReport {
+  CheckpointInfo info;
+  std::vector<std::string> faults;  // each names its file; a mark of UNUSABLE is one
+  std::vector<std::string> notes;   // files that the manifest does not know: no fault, no use
+  int64_t blocks = 0, bytes = 0;    // whose digests were compared
+  bool whole() const { return faults.empty(); }
+};
+
+using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
+
+// Markers, manifest, receipts, every file's size, every shard's header against the manifest's tensors; `full`: the
+// digest of every block too. Goes on after a fault and collects them all. Never throws for what it finds. An UNUSABLE
+// mark does not stop it: the files are judged all the same.
+VerifyReport verify_checkpoint(const std::filesystem::path& folder, bool full, const Progress& progress = {});
+
+struct TensorDifference {
+  std::string name, role;
+  std::string what;              // "only in A", "shape [2, 3] against [3, 3]", "values differ", ...
+  int64_t elements = 0;          // that differ in bits
+  std::optional<double> max_abs;  // largest difference of values; empty: not both finite numbers
+};
+
+struct CheckpointDifference {
+  std::vector<TensorDifference> tensors;
+  std::vector<std::string> scalars;  // "step: 4 against 8"
+  int64_t compared = 0;              // tensors with the same description
+  bool same() const { return tensors.empty() && scalars.empty(); }
+};
+
+// Compares logical tensors and scalars; layouts do not matter. Memory: twice the largest tensor. Throws
+// Error{checkpoint} when one of them cannot be used.
+CheckpointDifference diff_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
+                                      const Progress& progress = {});
+
+// The manifest of a folder in any state, as long as its text can be read; for looking, not for loading. Throws
+// Error{checkpoint}.
+Manifest read_manifest(const std::filesystem::path& folder);
+
+// A checkpoint folder itself, or the one at `step` (without it the newest usable one) of a run directory or a folder of
+// checkpoints. Throws Error{checkpoint} naming what is there.
+std::filesystem::path choose_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step);
+
+}  // namespace trainctl

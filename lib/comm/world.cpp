@@ -1,0 +1,133 @@
+// lib/comm/world.cpp -- process groups of the mesh axes; their ids are equal on every rank by construction.
+#include "comm/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace trainctl {
+namespace {
+
+// Groups of one axis never share a rank, so one id per axis keeps their messages apart.
+enum GroupId { kWorld = 0, kFirstAxis = 1, kEmbedding = kFirstAxis + static_cast<int>(kAxes.size()), kText };
+
+constexpr std::array kOperations = {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
+                                    Operation::all_to_all, Operation::broadcast,  Operation::send,
+                                    Operation::recv,       Operation::barrier};
+
+void wait_for(const Event& event) {
+  if (event) event->wait_host();
+}
+
+GroupInfo info_of(int id, std::string axis, std::vector<int> ranks, int rank) {
+  GroupInfo info{.id = id, .axis = std::move(axis), .ranks = std::move(ranks), .index = 0};
+  const auto me = std::find(info.ranks.begin(), info.ranks.end(), rank);
+  ensure(me != info.ranks.end(), "a rank is missing from its own group");
+  info.index = static_cast<int>(me - info.ranks.begin());
+  return info;
+}
+
+}  // namespace
+
+std::vector<GroupInfo> mesh_groups(const Mesh& mesh, int rank) {
+  std::vector<GroupInfo> groups;
+  std::vector<int> everyone(static_cast<size_t>(mesh.world_size()));
+  for (int r = 0; r < mesh.world_size(); ++r) everyone[static_cast<size_t>(r)] = r;
+  groups.push_back(info_of(kWorld, "world", std::move(everyone), rank));
+  for (const Axis axis : kAxes)
+    groups.push_back(
+        info_of(kFirstAxis + static_cast<int>(axis), std::string(name(axis)), mesh.group_of(rank, axis), rank));
+  const std::vector<int> pipeline = mesh.group_of(rank, Axis::pipeline);
+  const bool at_an_end = rank == pipeline.front() || rank == pipeline.back();
+  groups.push_back(info_of(
+      kEmbedding, "embedding",
+      pipeline.size() > 1 && at_an_end ? std::vector<int>{pipeline.front(), pipeline.back()} : std::vector<int>{rank},
+      rank));
+  return groups;
+}
+
+World::World(Mesh mesh, std::unique_ptr<Collectives> backend, Arena& arena)
+    : mesh_(std::move(mesh)), backend_(std::move(backend)) {
+  ensure(backend_ != nullptr, "a world needs a communication backend");
+  if (backend_->size() != mesh_.world_size())
+    fail(ErrorKind::comm, fmt::format("the mesh has {} ranks ({}), but {} are running; start as many as the mesh has",
+                                      mesh_.world_size(), product_text(mesh_.degrees()), backend_->size()));
+  if (backend_->rank() < 0 || backend_->rank() >= mesh_.world_size())
+    fail(ErrorKind::comm, fmt::format("rank {} is not in a mesh of {} ranks", backend_->rank(), mesh_.world_size()));
+  coordinates_ = mesh_.coordinates(backend_->rank());
+  for (GroupInfo& info : mesh_groups(mesh_, rank()))
+    groups_.push_back(std::make_unique<ProcessGroup>(std::move(info), *backend_, arena, recorder_));
+}
+
+int World::rank() const { return backend_->rank(); }
+int World::size() const { return backend_->size(); }
+ProcessGroup& World::group(Axis axis) { return *groups_[static_cast<size_t>(kFirstAxis + static_cast<int>(axis))]; }
+ProcessGroup& World::all() { return *groups_[kWorld]; }
+ProcessGroup& World::embedding_ends() { return *groups_[kEmbedding]; }
+
+std::vector<TrafficRow> World::traffic() const {
+  std::vector<TrafficRow> rows;
+  for (const auto& group : groups_)
+    for (const Operation operation : kOperations) {
+      const Cost cost = backend_->sent(group->info(), operation);
+      if (cost.messages > 0)
+        rows.push_back({group->info().axis, std::string(name(operation)), cost.messages, cost.bytes});
+    }
+  return rows;
+}
+
+std::vector<std::string> World::gather_text(const std::string& text, Stream& stream) {
+  stream.synchronize();  // the texts are in host memory and are ready
+  GroupInfo info = info_of(kText, "text", all().info().ranks, rank());
+  std::vector<int64_t> lengths(static_cast<size_t>(size()), 0);
+  lengths[static_cast<size_t>(rank())] = static_cast<int64_t>(text.size());
+  Request sizes;
+  sizes.operation = Operation::all_gather;
+  sizes.dtype = DType::i64;
+  sizes.in = &lengths[static_cast<size_t>(rank())];
+  sizes.out = lengths.data();
+  sizes.rows = size();
+  sizes.row_elements = 1;
+  wait_for(backend_->start(info, sizes, nullptr));
+
+  Request body;
+  body.dtype = DType::u8;
+  body.row_elements = 1;
+  if (rank() != 0) {
+    body.operation = Operation::send;
+    body.peer = 0;
+    body.in = text.data();
+    body.rows = static_cast<int64_t>(text.size());
+    wait_for(backend_->start(info, body, nullptr));
+    return {};
+  }
+  std::vector<std::string> texts(static_cast<size_t>(size()));
+  texts[0] = text;
+  std::vector<Event> events;
+  for (int r = 1; r < size(); ++r) {
+    std::string& to = texts[static_cast<size_t>(r)];
+    to.resize(static_cast<size_t>(lengths[static_cast<size_t>(r)]));
+    body.operation = Operation::recv;
+    body.peer = r;
+    body.out = to.data();
+    body.rows = static_cast<int64_t>(to.size());
+    events.push_back(backend_->start(info, body, nullptr));
+  }
+  // All are waited for even when one fails: they write into `texts`.
+  std::optional<Error> failure;
+  for (const Event& event : events) {
+    try {
+      wait_for(event);
+    } catch (const Error& error) {
+      if (!failure) failure = error;
+    }
+  }
+  if (failure) throw Error(*failure);
+  return texts;
+}
+
+void World::finalize() { backend_->finalize(); }
+
+}  // namespace trainctl

@@ -1,0 +1,180 @@
+// lib/data/sampler.cpp -- blend, epoch and sequence put together; labels, positions and document borders.
+#include "data/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/units.h"
+
+namespace trainctl {
+
+Sampler::~Sampler() = default;
+
+Sampler::Sampler(const DataConfig& config, int64_t seed, int64_t vocab)
+    : config_(config),
+      seed_(seed),
+      vocab_(vocab),
+      train_(std::make_unique<SplitState>()),
+      validation_(std::make_unique<SplitState>()) {
+  const int64_t S = config.sequence_tokens;
+  if (S < 1 || S > (int64_t{1} << 31) - 1) {
+    fail(ErrorKind::config, fmt::format("data.sequence_tokens is {}; it must be 1 to 2147483647", S));
+  }
+  if (vocab < 1 || vocab > int64_t{1} << 31) {
+    fail(ErrorKind::config, fmt::format("the vocabulary has {} ids; it must have 1 to 2147483648", vocab));
+  }
+  if (!(config.validation_fraction >= 0 && config.validation_fraction < 1)) {
+    fail(ErrorKind::config,
+         fmt::format("data.validation_fraction is {}; it must be at least 0 and below 1", config.validation_fraction));
+  }
+  if (config.train.empty()) fail(ErrorKind::config, "data.train is empty; name at least one source");
+  for (const DataSourceConfig& source : config.train) {
+    files_.push_back(std::make_unique<IndexedTokens>(source.path));
+  }
+  for (const Split split : {Split::train, Split::validation}) {
+    SplitState& s = state(split);
+    std::vector<double> weights;
+    for (size_t k = 0; k < files_.size(); ++k) {
+      s.streams.push_back(std::make_unique<DocumentStream>(
+          *files_[k], DocumentStream::Options{.split = split,
+                                              .validation_fraction = config.validation_fraction,
+                                              .seed = seed,
+                                              .source = static_cast<int64_t>(k),
+                                              .sequence_tokens = S}));
+      const DocumentStream& stream = *s.streams.back();
+      if (stream.sequences_per_epoch() > 0) {
+        s.blended.push_back(k);
+        weights.push_back(config.train[k].weight);
+      } else if (split == Split::train) {
+        fail(
+            ErrorKind::input,
+            fmt::format("data.train[{}] {}: its {} training documents ({} in the file, validation_fraction {}) have {} "
+                        "tokens, fewer than one sequence of {} + 1. Use a larger source or sequence_tokens <= {}",
+                        k, config.train[k].path, stream.documents(), files_[k]->documents(), config.validation_fraction,
+                        stream.tokens(), S, std::max<int64_t>(0, stream.tokens() - 1)));
+      }
+    }
+    if (!weights.empty()) s.blend.emplace(weights);
+  }
+  window_.resize(static_cast<size_t>(S + 1));
+  starts_.resize(static_cast<size_t>(S + 1));
+}
+
+int64_t Sampler::documents(Split split) const {
+  int64_t sum = 0;
+  for (const auto& stream : state(split).streams) sum += stream->documents();
+  return sum;
+}
+
+int64_t Sampler::tokens(Split split) const {
+  int64_t sum = 0;
+  for (const auto& stream : state(split).streams) sum += stream->tokens();
+  return sum;
+}
+
+int64_t Sampler::samples_per_epoch(Split split) const {
+  int64_t sum = 0;
+  for (const auto& stream : state(split).streams) sum += stream->sequences_per_epoch();
+  return sum;
+}
+
+int64_t Sampler::samples_per_epoch(Split split, int64_t source) const {
+  return state(split).streams.at(static_cast<size_t>(source))->sequences_per_epoch();
+}
+
+int64_t Sampler::dropped_tokens_per_epoch(Split split) const {
+  int64_t sum = 0;
+  for (const auto& stream : state(split).streams) sum += stream->dropped_tokens_per_epoch();
+  return sum;
+}
+
+std::string Sampler::why_empty(Split split) const {
+  if (samples_per_epoch(split) > 0) return {};
+  if (config_.validation_fraction == 0) {
+    return "data.validation_fraction is 0: no document is held back for validation; set it above 0, for example 0.01";
+  }
+  return fmt::format(
+      "data.validation_fraction {} holds back {} documents with {} tokens, and no source has one full "
+      "sequence of {} + 1 among them; raise it, or prepare the text in more documents",
+      config_.validation_fraction, documents(split), tokens(split), config_.sequence_tokens);
+}
+
+SampleId Sampler::id_locked(SplitState& s, int64_t global_sample) const {
+  const Blend::Place place = s.blend->locate(global_sample);
+  const size_t source = s.blended[static_cast<size_t>(place.source)];
+  DocumentStream& stream = *s.streams[source];
+  const int64_t per_epoch = stream.sequences_per_epoch();
+  const int64_t epoch = place.ordinal / per_epoch;
+  return {static_cast<int64_t>(source), epoch, stream.shuffled(epoch, place.ordinal % per_epoch)};
+}
+
+SampleId Sampler::id(Split split, int64_t global_sample) const {
+  SampleId result;
+  fill(split, global_sample, 1, {.ids = &result});
+  return result;
+}
+
+Sample Sampler::sample(Split split, int64_t global_sample) const {
+  const auto S = static_cast<size_t>(config_.sequence_tokens);
+  Sample s{.tokens = std::vector<int32_t>(S),
+           .labels = std::vector<int32_t>(S),
+           .positions = std::vector<int32_t>(S),
+           .document_start = std::vector<int32_t>(S),
+           .id = {}};
+  fill(split, global_sample, 1, {s.tokens.data(), s.labels.data(), s.positions.data(), s.document_start.data(), &s.id});
+  return s;
+}
+
+void Sampler::fill(Split split, int64_t first_global_sample, int64_t count, const BatchView& out) const {
+  ensure(first_global_sample >= 0 && count >= 0, "negative sample numbers");
+  checked_add(first_global_sample, count);
+  SplitState& s = state(split);
+  if (!s.blend) fail(ErrorKind::input, fmt::format("the {} split has no sample: {}", name(split), why_empty(split)));
+  const int64_t S = config_.sequence_tokens;
+  const bool want_rows = out.tokens || out.labels || out.positions || out.document_start;
+  const std::lock_guard lock(mutex_);
+  for (int64_t row = 0; row < count; ++row) {
+    const SampleId id = id_locked(s, first_global_sample + row);
+    if (out.ids) out.ids[row] = id;
+    if (!want_rows) continue;
+    s.streams[static_cast<size_t>(id.source)]->read(id.epoch, id.index, vocab_, window_.data(), starts_.data());
+    const int32_t *window = window_.data(), *starts = starts_.data();
+    const int64_t at = row * S;
+    for (int64_t t = 0; t < S; ++t) {
+      const bool ends_document = starts[t + 1] == t + 1;
+      if (out.tokens) out.tokens[at + t] = window[t];
+      if (out.labels) out.labels[at + t] = config_.document_mask && ends_document ? kNoLabel : window[t + 1];
+      if (out.positions) out.positions[at + t] = static_cast<int32_t>(t - (config_.reset_positions ? starts[t] : 0));
+      if (out.document_start) out.document_start[at + t] = config_.document_mask ? starts[t] : 0;
+    }
+  }
+}
+
+std::vector<int64_t> Sampler::source_counts(Split split, int64_t global_samples) const {
+  const SplitState& s = state(split);
+  std::vector<int64_t> counts(files_.size(), 0);
+  if (!s.blend) return counts;
+  const std::vector<int64_t> blended = s.blend->counts(global_samples);
+  for (size_t k = 0; k < blended.size(); ++k) counts[s.blended[k]] = blended[k];
+  return counts;
+}
+
+std::string Sampler::definition() const {
+  std::string text = fmt::format("order 1\nseed {}\nsequence_tokens {}\nvalidation_fraction {}\n", seed_,
+                                 config_.sequence_tokens, config_.validation_fraction);
+  for (size_t k = 0; k < files_.size(); ++k) {
+    text += fmt::format("train[{}] weight {} documents {} tokens {} digest {}\n", k, config_.train[k].weight,
+                        files_[k]->documents(), files_[k]->tokens(), files_[k]->digest());
+  }
+  return text;
+}
+
+std::string Sampler::fingerprint() const {
+  const std::string text = definition();
+  return xxh128_hex(text.data(), text.size());
+}
+
+}  // namespace trainctl

@@ -1,0 +1,268 @@
+// lib/launch/first_cause.cpp -- chooses and words the cause of a failed job.
+#include "launch/first_cause.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+namespace trainctl {
+namespace {
+
+// Lower: closer to the root of the trouble.
+int distance_from_root(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::hang:
+      return 3;
+    case ErrorKind::rank_failed:
+      return 2;
+    case ErrorKind::comm:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+std::string host_of(const Job& job, int64_t rank) {
+  return rank >= 0 && rank < job.world_size ? job.ranks[static_cast<size_t>(rank)].host : std::string("?");
+}
+
+std::string step_words(int64_t step) { return step > 0 ? fmt::format("step {}", step) : "before the first step"; }
+
+// Message lines of a rank may be many; the first one goes into the headline.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string advice(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::environment:
+      return "what to do: mend the machine as the message says, then run the same command again";
+    case ErrorKind::usage:
+    case ErrorKind::config:
+    case ErrorKind::plan:
+    case ErrorKind::input:
+      return "what to do: correct the request as the message says; nothing was trained with it";
+    case ErrorKind::checkpoint:
+      return "what to do: trainctl checkpoint list shows what can be resumed; --resume PATH chooses one";
+    case ErrorKind::memory:
+      return "what to do: use more ranks, a smaller runtime.micro_batch_size, or runtime.recompute \"full\"";
+    case ErrorKind::numeric:
+      return "what to do: lower optimizer.lr, lengthen the warm-up, or look at the data of that step";
+    case ErrorKind::hang:
+      return "what to do: look at the late rank's log and host; if the work is only slow, raise runtime.watchdog_s";
+    case ErrorKind::internal:
+      return "what to do: this is a bug of trainctl; keep the run directory";
+    default:
+      return "what to do: look at the rank's log; run the same command again with the same --run-dir to continue";
+  }
+}
+
+std::string advice_for_signal(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "what to do: nobody but the kernel or an operator sends SIGKILL; look for the out-of-memory killer "
+             "(dmesg), "
+             "and compare trainctl plan with the memory of the host";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+    case SIGABRT:
+      return "what to do: this is a bug of trainctl or of a library; keep the run directory and its logs";
+    default:
+      return "what to do: find out who sent the signal; run the same command again with the same --run-dir to continue";
+  }
+}
+
+std::string signal_words(int signal) {
+  const char* abbreviation = ::sigabbrev_np(signal);
+  const char* description = ::sigdescr_np(signal);
+  return fmt::format("signal {} (SIG{}, {})", signal, abbreviation == nullptr ? "?" : abbreviation,
+                     description == nullptr ? "unknown" : description);
+}
+
+FirstCause of_failure(const Evidence& evidence, const RankFailure& failure) {
+  const ErrorKind kind = error_kind_from_name(failure.kind);
+  FirstCause cause;
+  cause.kind = kind;
+  const std::string operation = failure.operation.empty() ? std::string() : ", in " + failure.operation;
+  cause.message = fmt::format("rank {} on {}, {}{}: {}", failure.rank, failure.host, step_words(failure.step),
+                              operation, first_line(failure.message));
+  for (size_t at = failure.message.find('\n'); at != std::string::npos && cause.details.size() < 20;) {
+    const size_t end = failure.message.find('\n', at + 1);
+    cause.details.push_back(failure.message.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+    at = end;
+  }
+  if (evidence.failures.size() > 1)
+    cause.details.push_back(fmt::format("{} of {} ranks reported an error; this was the first cause",
+                                        evidence.failures.size(), evidence.job->world_size));
+  const RunPaths paths{evidence.job->run_dir};
+  cause.details.push_back("log: " + paths.rank_log(failure.rank).string());
+  cause.details.push_back(advice(kind));
+  return cause;
+}
+
+std::string last_words_of(const Evidence& evidence, int64_t rank) {
+  return evidence.last_words ? evidence.last_words(rank) : std::string();
+}
+
+// A worker's exit code names the kind of its error, even when the report could not be written.
+ErrorKind kind_of_exit(std::optional<int> code) {
+  for (const ErrorKind kind : {ErrorKind::plan, ErrorKind::environment, ErrorKind::checkpoint})
+    if (code && *code == exit_code(kind)) return kind;
+  return ErrorKind::rank_failed;
+}
+
+// No rank wrote a report: mpirun's, srun's or the kernel's word is all there is.
+FirstCause of_silence(const Evidence& evidence) {
+  const Job& job = *evidence.job;
+  const LauncherVerdict& verdict = evidence.verdict;
+  const std::string when = evidence.last_step > 0 ? fmt::format("after step {}", evidence.last_step)
+                                                  : std::string("before the first step was done");
+  FirstCause cause;
+  if (!verdict.launcher_problem.empty()) {
+    cause.kind = ErrorKind::environment;
+    cause.message = fmt::format("{} could not start the ranks: {}", job.launcher, first_line(verdict.launcher_problem));
+    cause.details = evidence.launcher_lines;
+    cause.details.push_back(advice(cause.kind));
+    return cause;
+  }
+  const int64_t rank = verdict.rank;
+  if (rank >= 0) {
+    const std::string host = verdict.host.empty() ? host_of(job, rank) : verdict.host;
+    std::string how = "died without an error report";
+    if (verdict.signal)
+      how = "was killed by " + signal_words(*verdict.signal);
+    else if (verdict.exit_code)
+      how = fmt::format("ended with exit code {} and no error report", *verdict.exit_code);
+    cause.kind = kind_of_exit(verdict.exit_code);
+    cause.message = fmt::format("rank {} on {}, {}: the process {}", rank, host, when, how);
+    if (const std::string line = last_words_of(evidence, rank); !line.empty())
+      cause.details.push_back("its last words: " + line);
+    cause.details.push_back("log: " + RunPaths{job.run_dir}.rank_log(rank).string());
+    cause.details.push_back(verdict.signal ? advice_for_signal(*verdict.signal) : advice(cause.kind));
+    return cause;
+  }
+  const bool threads = job.launcher == "threads";
+  if (evidence.child.exited) cause.kind = kind_of_exit(evidence.child.code);
+  const std::string who = threads ? fmt::format("the worker process with all {} ranks (0 to {}) on {}", job.world_size,
+                                                job.world_size - 1, host_of(job, 0))
+                                  : job.launcher;
+  const std::string how = evidence.child.exited ? fmt::format("ended with exit code {}", evidence.child.code)
+                                                : "was killed by " + signal_words(evidence.child.code);
+  cause.message = fmt::format("{}, {}: {}, without an error report", who, when, how);
+  const size_t shown = std::min<size_t>(evidence.launcher_lines.size(), 8);
+  cause.details.assign(evidence.launcher_lines.end() - static_cast<std::ptrdiff_t>(shown),
+                       evidence.launcher_lines.end());
+  if (threads) cause.details.push_back("log: " + RunPaths{job.run_dir}.rank_log(0).string());
+  cause.details.push_back(evidence.child.exited ? advice(cause.kind) : advice_for_signal(evidence.child.code));
+  return cause;
+}
+
+}  // namespace
+
+FirstCause first_cause(const Evidence& evidence) {
+  const RankFailure* first = nullptr;
+  int first_distance = 0;
+  std::vector<RankFailure> hangs;
+  for (const RankFailure& failure : evidence.failures) {
+    const ErrorKind kind = error_kind_from_name(failure.kind);
+    if (kind == ErrorKind::hang) hangs.push_back(failure);
+    const int distance = distance_from_root(kind);
+    if (first == nullptr || distance < first_distance ||
+        (distance == first_distance && failure.time_ns < first->time_ns)) {
+      first = &failure;
+      first_distance = distance;
+    }
+  }
+  const auto reported = [&evidence](int64_t rank) {
+    return std::any_of(evidence.failures.begin(), evidence.failures.end(),
+                       [rank](const RankFailure& f) { return f.rank == rank; });
+  };
+  // Its peers saw lost messages, and said so; it could not. (A launcher that ends a job sends SIGTERM, then SIGKILL,
+  // but names the rank that died first.)
+  const LauncherVerdict& verdict = evidence.verdict;
+  const bool died_silently = verdict.signal && *verdict.signal != SIGTERM && !reported(verdict.rank);
+  if (first == nullptr || (died_silently && first_distance > 0 && hangs.size() != evidence.failures.size()))
+    return of_silence(evidence);
+  if (first_distance == 3) return explain_hang(evidence, hangs);
+  return of_failure(evidence, *first);
+}
+
+FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>& hangs) {
+  const auto report_of = [&hangs](int64_t rank) -> const RankFailure* {
+    for (const RankFailure& h : hangs)
+      if (h.rank == rank) return &h;
+    return nullptr;
+  };
+  const auto same_operation = [](const RankFailure& a, const RankFailure& b) {
+    return a.group_axis == b.group_axis && a.group_ranks == b.group_ranks && a.sequence == b.sequence;
+  };
+  const auto split = [&](const RankFailure& at, std::vector<int64_t>& entered, std::vector<int64_t>& missing) {
+    for (const int64_t rank : at.group_ranks) {
+      const RankFailure* other = report_of(rank);
+      (other != nullptr && same_operation(*other, at) ? entered : missing).push_back(rank);
+    }
+  };
+  // Follow "waits for" from the earliest report to ranks that wait for nobody.
+  const RankFailure* at = &*std::min_element(
+      hangs.begin(), hangs.end(), [](const RankFailure& a, const RankFailure& b) { return a.time_ns < b.time_ns; });
+  std::vector<const RankFailure*> visited;
+  for (bool moved = true; moved;) {
+    moved = false;
+    visited.push_back(at);
+    std::vector<int64_t> entered, missing;
+    split(*at, entered, missing);
+    for (const int64_t rank : missing) {
+      const RankFailure* next = report_of(rank);
+      if (next == nullptr) {
+        moved = false;  // a rank that waits for nobody: the chain ends here
+        break;
+      }
+      if (std::find(visited.begin(), visited.end(), next) == visited.end() && !moved) {
+        at = next;
+        moved = true;
+      }
+    }
+  }
+
+  std::vector<int64_t> entered, missing;
+  split(*at, entered, missing);
+  const auto where = [&](int64_t rank) {
+    std::string text = fmt::format("rank {} on {}", rank, host_of(*evidence.job, rank));
+    for (const ProcessInfo& process : evidence.processes)
+      if (process.rank == rank) text += fmt::format(" (pid {})", process.pid);
+    return text;
+  };
+  FirstCause cause;
+  cause.kind = ErrorKind::hang;
+  cause.message = fmt::format(
+      "{}: {} (number {} in the {} group of ranks {}) did not finish within {:.1f} s; entered by "
+      "rank{} {}; not by rank{} {}",
+      step_words(at->step), at->operation, at->sequence, at->group_axis, fmt::join(at->group_ranks, ", "), at->waited_s,
+      entered.size() == 1 ? "" : "s", entered.empty() ? "none" : fmt::format("{}", fmt::join(entered, ", ")),
+      missing.size() == 1 ? "" : "s",
+      missing.empty() ? "none (all are in it)" : fmt::format("{}", fmt::join(missing, ", ")));
+  for (const int64_t rank : missing) {
+    std::string line = where(rank) + ": ";
+    if (const RankFailure* other = report_of(rank)) {
+      line +=
+          fmt::format("was in {} (number {} in the {} group)", other->operation, other->sequence, other->group_axis);
+    } else {
+      const auto process = std::find_if(evidence.processes.begin(), evidence.processes.end(),
+                                        [rank](const ProcessInfo& p) { return p.rank == rank; });
+      const bool stopped = process != evidence.processes.end() && (process->state == 'T' || process->state == 't');
+      line += stopped ? "the process is stopped (SIGSTOP or a debugger); no report" : "no report";
+      if (const std::string words = last_words_of(evidence, rank); !words.empty()) line += "; last words: " + words;
+    }
+    cause.details.push_back(line);
+  }
+  for (const int64_t rank : entered) cause.details.push_back(where(rank) + ": waited in it");
+  if (!at->recent.empty()) cause.details.push_back(fmt::format("rank {} before that: {}", at->rank, at->recent.back()));
+  if (!missing.empty())
+    cause.details.push_back("log: " + RunPaths{evidence.job->run_dir}.rank_log(missing.front()).string());
+  cause.details.push_back(advice(ErrorKind::hang));
+  return cause;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,114 @@
+// lib/launch/run_directory.cpp -- naming, locking and filling a run directory.
+#include "launch/run_directory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/config_io.h"
+#include "base/error.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+std::string local_time(std::chrono::system_clock::time_point now, const char* format) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm fields{};
+  ::localtime_r(&seconds, &fields);
+  char text[64];
+  return std::string(text, std::strftime(text, sizeof text, format, &fields));
+}
+
+std::string lock_note() {
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("pid {} on {}, since {}", ::getpid(), host,
+                     local_time(std::chrono::system_clock::now(), "%Y-%m-%d %H:%M:%S"));
+}
+
+void refuse_foreign_files(const fs::path& root) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (file == "lock") continue;  // left by an attempt that ended before it wrote anything
+    fail(ErrorKind::usage,
+         fmt::format("--run-dir {} is no run directory: it has {} but no launch.json; choose a new or "
+                     "empty folder",
+                     root.string(), in_quotes(file)));
+  }
+}
+
+}  // namespace
+
+fs::path default_run_directory(const std::string& recipe_name, std::chrono::system_clock::time_point now, bool claim) {
+  const fs::path base = fs::path("runs") / recipe_name / local_time(now, "%Y%m%d-%H%M%S");
+  if (claim) make_directories(base.parent_path());
+  fs::path path = base;
+  std::error_code error;
+  const auto taken = [&] { return claim ? !fs::create_directory(path, error) && !error : fs::exists(path); };
+  for (int n = 2; taken(); ++n) path = base.string() + fmt::format("-{}", n);
+  if (error) fail(ErrorKind::environment, fmt::format("cannot make {}: {}", path.string(), error.message()));
+  return path;
+}
+
+RunDirectory open_run_directory(const fs::path& root, const std::string& resume) {
+  RunDirectory directory;
+  directory.paths.root = fs::absolute(root).lexically_normal();
+  if (resume != "auto" && resume != "never" && !fs::is_directory(resume))
+    fail(ErrorKind::checkpoint, fmt::format("--resume {}: there is no such checkpoint folder; use auto (the newest "
+                                            "usable one of the run directory), never, or a folder",
+                                            resume));
+  std::error_code ignored;
+  if (fs::exists(root, ignored) && !fs::is_directory(root, ignored))
+    fail(ErrorKind::usage, fmt::format("--run-dir {} is a file; a folder is needed", root.string()));
+  make_directories(directory.paths.root);
+  std::string holder;
+  if (!directory.lock.try_acquire(directory.paths.lock(), lock_note(), &holder))
+    fail(ErrorKind::usage,
+         fmt::format("the run directory {} is in use by another launcher ({}); wait for it, stop it, or "
+                     "choose another --run-dir",
+                     directory.paths.root.string(), holder.empty() ? "unknown" : holder));
+  directory.continues = fs::exists(directory.paths.launch());
+  if (!directory.continues) refuse_foreign_files(directory.paths.root);
+  if (directory.continues && resume == "never")
+    fail(ErrorKind::usage, fmt::format("--resume never: {} already holds a run; use --resume auto to continue it, or "
+                                       "another --run-dir to start again",
+                                       directory.paths.root.string()));
+  return directory;
+}
+
+void write_run_files(const RunPaths& paths, const Job& job, const std::string& plan_json) {
+  std::error_code ignored;
+  fs::remove(paths.stop_request(), ignored);
+  fs::remove_all(paths.errors(), ignored);
+  make_directories(paths.logs());
+  make_directories(paths.errors());
+  make_directories(paths.checkpoints());
+  write_file_atomically(paths.recipe(), write_config(job.recipe).dump(2) + "\n");
+  write_file_atomically(paths.plan(), plan_json);
+  save_job(job, paths.launch());
+}
+
+std::vector<std::string> recipe_changes(const RunPaths& paths, const Recipe& recipe) {
+  std::vector<std::string> changes;
+  const nlohmann::json before = nlohmann::json::parse(read_file(paths.recipe()), nullptr, false);
+  if (!before.is_object()) return changes;
+  const nlohmann::json was = before.flatten(), now = nlohmann::json(write_config(recipe)).flatten();
+  const auto dotted = [](std::string pointer) {
+    std::replace(pointer.begin(), pointer.end(), '/', '.');
+    return pointer.substr(1);
+  };
+  for (const auto& [key, value] : now.items())
+    if (!was.contains(key))
+      changes.push_back(dotted(key) + ": " + value.dump() + " added");
+    else if (was.at(key) != value)
+      changes.push_back(dotted(key) + ": " + was.at(key).dump() + " -> " + value.dump());
+  for (const auto& [key, value] : was.items())
+    if (!now.contains(key)) changes.push_back(dotted(key) + ": " + value.dump() + " removed");
+  return changes;
+}
+
+}  // namespace trainctl

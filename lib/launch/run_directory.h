@@ -1,0 +1,37 @@
+// lib/launch/run_directory.h -- the folder of one run: chosen, locked, checked, and filled with what the ranks read.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "recipe/job.h"
+
+namespace trainctl {
+
+// runs/<name>/<YYYYmmdd-HHMMSS> in local time; with "-2", "-3", ... when that exists. `claim`: makes it as well, so
+// that two launchers of the same second get different ones.
+std::filesystem::path default_run_directory(const std::string& recipe_name, std::chrono::system_clock::time_point now,
+                                            bool claim);
+
+struct RunDirectory {
+  RunPaths paths;          // absolute
+  bool continues = false;  // an earlier run is in it
+  FileLock lock;           // held until this goes away; the kernel frees it when the process dies
+};
+
+// Creates the folder where needed and takes its lock. Throws Error{usage} when another launcher holds the lock (naming
+// it), when the folder holds files that are no run, or when it holds a run and `resume` is "never"; Error{checkpoint}
+// when `resume` names a folder that does not exist; Error{environment} when it cannot be made.
+RunDirectory open_run_directory(const std::filesystem::path& root, const std::string& resume);
+
+// Clears what an earlier attempt left to be read once (stop.request, errors/), then writes recipe.json, plan.json and,
+// last, launch.json.
+void write_run_files(const RunPaths& paths, const Job& job, const std::string& plan_json);
+
+// "runtime.steps: 200 -> 220" for every value of the earlier run's recipe.json that the new recipe changes.
+std::vector<std::string> recipe_changes(const RunPaths& paths, const Recipe& recipe);
+
+}  // namespace trainctl

@@ -1,0 +1,245 @@
+// lib/launch/supervise.cpp -- the launcher's loop while the ranks run.
+#include "launch/supervise.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "launch/child_process.h"
+#include "launch/first_cause.h"
+#include "launch/launcher_output.h"
+#include "launch/metrics_tail.h"
+#include "launch/process_tree.h"
+#include "launch/progress.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int kPollMs = 100;
+constexpr double kKillLimitS = 5.0;
+constexpr int kStoppedAfterSave = 75;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// SIGINT, SIGTERM and SIGHUP arrive through a descriptor while this lives.
+class SignalGate {
+ public:
+  SignalGate() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, signal);
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    ensure(fd_ >= 0, "signalfd failed");
+  }
+  ~SignalGate() {
+    ::close(fd_);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalGate(const SignalGate&) = delete;
+  SignalGate& operator=(const SignalGate&) = delete;
+  int fd() const { return fd_; }
+  std::optional<int> take() const {
+    signalfd_siginfo info{};
+    if (::read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  int fd_ = -1;
+  sigset_t before_{};
+};
+
+std::string last_line_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return {};
+  const auto size = static_cast<int64_t>(in.tellg());
+  in.seekg(std::max<int64_t>(0, size - 4096));
+  std::string last;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
+class Supervisor {
+ public:
+  Supervisor(const Job& job, const Command& command, const SuperviseOptions& options)
+      : job_(job),
+        options_(options),
+        paths_{job.run_dir},
+        tail_(paths_.metrics()),
+        progress_({.steps = job.recipe.runtime.steps,
+                   .live = options.live,
+                   .result = options.result,
+                   .diagnostic = options.diagnostic}),
+        output_(job.launcher),
+        log_(paths_.logs() / "launcher.log"),
+        child_(command) {
+    log_.line("command: " + shell_line(command));
+  }
+
+  JobOutcome run() {
+    while (!child_.try_wait(child_status_)) {
+      wait_for_news();
+      take_signals();
+      take_output();
+      take_metrics();
+      watch_for_failure();
+      enforce_deadlines();
+    }
+    none_left_ = kill_descendants(kKillLimitS);
+    take_output();
+    take_metrics();
+    progress_.finish();
+    const std::vector<RankFailure> failures = load_rank_failures(paths_.errors());
+    return {conclude(failures), progress_.steps_made()};
+  }
+
+ private:
+  void note(std::string_view text) { options_.diagnostic("trainctl: note: " + std::string(text) + "\n"); }
+
+  void wait_for_news() {
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {child_.output_fd(), POLLIN, 0}};
+    ::poll(fds, output_open_ ? 2 : 1, kPollMs);
+  }
+
+  void take_signals() {
+    while (const std::optional<int> signal = signals_.take()) {
+      const std::string name = fmt::format("SIG{}", ::sigabbrev_np(*signal));
+      log_.line("received " + name);
+      if (++signals_seen_ == 1) {
+        progress_.finish();
+        write_file_atomically(paths_.stop_request(), name + "\n");
+        note(name + ": asked the ranks to save and stop; send it again to end them at once");
+      } else if (!terminate_at_) {
+        progress_.finish();
+        note(name + " again: ending all ranks");
+        terminate();
+      }
+    }
+  }
+
+  void take_output() {
+    std::vector<std::string> lines;
+    if (output_open_) output_open_ = child_.read_lines(lines);
+    for (const std::string& line : lines) {
+      output_.add(line);
+      log_.line(line);
+    }
+  }
+
+  void take_metrics() {
+    for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());
+  }
+
+  // The first report starts a clock: the job should end by itself, or is ended.
+  void watch_for_failure() {
+    if (failed_at_) return;
+    std::error_code ignored;
+    if (std::filesystem::is_empty(paths_.errors(), ignored) || ignored) return;
+    if (load_rank_failures(paths_.errors()).empty()) return;  // being written
+    failed_at_ = now_s();
+    processes_ = descendants();
+  }
+
+  void enforce_deadlines() {
+    if (failed_at_ && !terminate_at_ && now_s() - *failed_at_ > options_.settle_s) terminate();
+    if (terminate_at_ && now_s() - *terminate_at_ > options_.terminate_s) signal_descendants(SIGKILL);
+  }
+
+  void terminate() {
+    terminate_at_ = now_s();
+    signal_descendants(SIGTERM);
+  }
+
+  int conclude(const std::vector<RankFailure>& failures) {
+    if (!none_left_) note("some processes of the job did not die; look for them with ps");
+    const int64_t steps = job_.recipe.runtime.steps;
+    const int64_t last = tail_.last_step().value_or(0);
+    if (failures.empty() && signals_seen_ >= 2)
+      return report({ErrorKind::rank_failed,
+                     fmt::format("ended by a second signal after step {}, without waiting for a save", last),
+                     {"what to do: run the same command again with " + run_dir_option() +
+                      " to continue from the newest complete checkpoint"}});
+    if (failures.empty() && child_status_.exited && child_status_.code == kStoppedAfterSave) {
+      options_.result(fmt::format("stopped after step {} of {}, saved; to continue: the same command with {}\n", last,
+                                  steps, run_dir_option()));
+      return kStoppedAfterSave;
+    }
+    if (failures.empty() && child_status_.exited && child_status_.code == 0) {
+      if (last >= steps) return report_done(steps);
+      return report(
+          {ErrorKind::rank_failed,
+           fmt::format("the ranks ended without an error, but after step {} of {}", last, steps),
+           {"log: " + paths_.rank_log(0).string(), "what to do: this is a bug of trainctl; keep the run directory"}});
+    }
+    return report(first_cause({.job = &job_,
+                               .failures = failures,
+                               .verdict = output_.verdict(),
+                               .child = child_status_,
+                               .processes = processes_,
+                               .last_step = last,
+                               .launcher_lines = output_.last_lines(-1),
+                               .last_words = [this](int64_t rank) { return last_words(rank); }}));
+  }
+
+  int report_done(int64_t steps) {
+    if (progress_.steps_made() == 0) {
+      options_.result(
+          fmt::format("nothing to do: all {} steps were done before; run directory {}\n", steps, paths_.root.string()));
+      return 0;
+    }
+    options_.result(fmt::format("done: {} steps, loss {:.4f}; run directory {}\n", progress_.steps_made(),
+                                progress_.last().loss, paths_.root.string()));
+    return 0;
+  }
+
+  int report(const FirstCause& cause) {
+    std::string text = fmt::format("trainctl: {}: {}\n", name(cause.kind), cause.message);
+    for (const std::string& line : cause.details) text += "  " + line + "\n";
+    log_.line(text);
+    options_.diagnostic(text);
+    return exit_code(cause.kind);
+  }
+
+  std::string last_words(int64_t rank) const {
+    const std::vector<std::string> lines = output_.last_lines(job_.launcher == "threads" ? -1 : rank);
+    return lines.empty() ? last_line_of(paths_.rank_log(rank)) : lines.back();
+  }
+
+  std::string run_dir_option() const { return "--run-dir " + shell_quote(paths_.root.string()); }
+
+  const Job& job_;
+  const SuperviseOptions& options_;
+  RunPaths paths_;
+  SignalGate signals_;
+  MetricsTail tail_;
+  Progress progress_;
+  LauncherOutput output_;
+  LineWriter log_;
+  ChildProcess child_;
+  ExitStatus child_status_;
+  std::vector<ProcessInfo> processes_;
+  std::optional<double> failed_at_, terminate_at_;
+  int signals_seen_ = 0;
+  bool output_open_ = true, none_left_ = true;
+};
+
+}  // namespace
+
+JobOutcome supervise(const Job& job, const Command& command, const SuperviseOptions& options) {
+  adopt_orphans();
+  return Supervisor(job, command, options).run();
+}
+
+}  // namespace trainctl

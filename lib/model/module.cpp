@@ -1,0 +1,9 @@
+// lib/model/module.cpp -- the one-rank region.
+#include "model/module.h"
+
+namespace trainctl {
+
+Tensor Region::enter(Tape&, const Tensor& x, int64_t) { return x; }
+Tensor Region::leave(Tape&, const Tensor& x) { return x; }
+
+}  // namespace trainctl

@@ -1,0 +1,13 @@
+// lib/optim/grad_norm.cpp -- the global norm's local part, and the clip factor.
+#include "optim/optimizer.h"
+
+namespace trainctl {
+
+void add_sum_of_squares(ShardedModel& model, const Tensor& out) {
+  for (const Span64& range : model.counted)
+    model.context->run(kernels::SumOfSquares{.x = model.grads.flat_slice(range.begin, {range.size()}), .out = out});
+}
+
+double clip_factor(double norm, double limit) { return limit > 0 && norm > limit ? limit / norm : 1.0; }
+
+}  // namespace trainctl

@@ -1,0 +1,82 @@
+// lib/recipe/job.h -- launch.json: the only thing a worker reads. Written by the launcher, checked by every rank.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "recipe/recipe.h"
+
+namespace trainctl {
+
+// One rank's entry in launch.json.
+struct JobRank {
+  int64_t rank = 0;
+  std::string host{};
+  int64_t local_rank = 0;
+  int64_t device = 0;
+  std::vector<int64_t> coordinates{};  // tensor, context, expert, data, pipeline
+  void describe(ConfigVisitor& v);
+};
+
+struct Job {
+  std::string schema = "trainctl-launch-1";
+  std::string build_id;  // of the launcher; a worker built otherwise refuses
+  std::string run_dir;   // absolute
+  std::string launcher;  // mpirun | srun | threads
+  int64_t world_size = 0;
+  std::vector<JobRank> ranks;  // by rank, all of them
+  int64_t threads_per_rank = 1;
+  std::string resume = "auto";              // auto | never | a checkpoint folder
+  double peak_flops_per_rank = 0;           // from the topology file; 0: not known, MFU is then null
+  std::string peak_flops_origin;            // "measured by topology discover", "typed", ...
+  int64_t memory_limit_bytes_per_rank = 0;  // 0: none
+  std::vector<std::string> overrides;
+  Recipe recipe;  // resolved
+  void describe(ConfigVisitor& v);
+};
+
+Job load_job(const std::filesystem::path& launch_json);  // throws Error{config}
+void save_job(const Job& job, const std::filesystem::path& launch_json);
+
+// Files of a run directory.
+struct RunPaths {
+  std::filesystem::path root;
+  std::filesystem::path recipe() const { return root / "recipe.json"; }
+  std::filesystem::path launch() const { return root / "launch.json"; }
+  std::filesystem::path plan() const { return root / "plan.json"; }
+  std::filesystem::path counters() const { return root / "counters.json"; }
+  std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
+  std::filesystem::path samples() const { return root / "samples.jsonl"; }
+  std::filesystem::path checkpoints() const { return root / "checkpoints"; }
+  std::filesystem::path logs() const { return root / "logs"; }
+  std::filesystem::path errors() const { return root / "errors"; }
+  std::filesystem::path stop_request() const { return root / "stop.request"; }
+  std::filesystem::path lock() const { return root / "lock"; }
+  std::filesystem::path rank_log(int64_t rank) const;    // logs/rank-00000.log
+  std::filesystem::path rank_error(int64_t rank) const;  // errors/rank-00000.json
+};
+
+// errors/rank-N.json: what a rank says when it fails.
+struct RankFailure {
+  int64_t rank = 0;
+  std::string host{};
+  int64_t pid = 0;
+  std::string kind{};       // name(ErrorKind)
+  int64_t step = 0;         // being computed, from 1; 0: before the first
+  std::string operation{};  // "forward layers.3 attention", "all_reduce in the tensor group"
+  std::string message{};
+  int64_t time_ns = 0;  // wall clock
+  // Hangs: the unfinished operation.
+  std::string group_axis{};
+  std::vector<int64_t> group_ranks{};
+  int64_t sequence = -1;
+  double waited_s = 0;
+  std::vector<std::string> recent{};  // last operations, newest last
+  void describe(ConfigVisitor& v);
+};
+void save_rank_failure(const RankFailure& failure, const std::filesystem::path& file);
+std::vector<RankFailure> load_rank_failures(const std::filesystem::path& errors_folder);  // unreadable files skipped
+
+}  // namespace trainctl

@@ -1,0 +1,170 @@
+// lib/runtime/runtime.cpp -- the order of a step: load, count, forward and backward, reduce, norm, clip, update.
+#include "runtime/runtime.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "runtime/executor.h"
+#include "runtime/health.h"
+
+namespace trainctl {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+BatchShape batch_shape(const ShardedModel& model, const RuntimeInputs& in) {
+  ProcessGroup& data = model.world->group(Axis::data);
+  return {.micro_batches = in.config.micro_batches.value(),
+          .micro_batch_size = in.config.micro_batch_size.value(),
+          .sequence = in.sequence_tokens,
+          .data_parallel = data.size(),
+          .data_rank = data.rank(),
+          .document_mask = in.document_mask};
+}
+
+class TrainingRuntime final : public Runtime {
+ public:
+  TrainingRuntime(ShardedModel& model, Optimizer& optimizer, const RuntimeInputs& inputs)
+      : model_(model),
+        ctx_(*model.context),
+        optimizer_(optimizer),
+        in_(inputs),
+        shape_(batch_shape(model, inputs)),
+        batches_(ctx_, shape_),
+        executor_(model) {
+    const auto micro_batches = static_cast<int>(shape_.micro_batches);
+    program_ = make_schedule(in_.pipeline_schedule, model.stages, micro_batches)
+                   .programs.at(static_cast<size_t>(model.stage));
+    for (int m = 0; m < micro_batches; ++m) forward_program_.push_back({Phase::forward, m});
+    sums_ = ctx_.empty({2}, DType::f64, MemoryCategory::other);
+    count_ = ctx_.empty({1}, DType::i64, MemoryCategory::other);
+  }
+
+  StepReport gradients(int64_t step) override {
+    const auto start = std::chrono::steady_clock::now();
+    const double exposed = ctx_.stream().waited_s();
+    StepReport report;
+    report.step = step;
+    report.tokens = shape_.global_batch() * shape_.sequence;
+    model_.world->recorder().set_step(step);
+
+    ctx_.place("load the batch");
+    const int64_t here = batches_.load(in_.source, SampleSplit::train, (step - 1) * shape_.global_batch());
+    report.data_wait_s = seconds_since(start);
+    report.counted_tokens = summed_over_data(here);
+    ctx_.zero(model_.grads);
+    ctx_.zero(sums_);
+    options_ = {.seed = static_cast<uint64_t>(in_.config.seed),
+                .step = step,
+                .loss_scale = report.counted_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(report.counted_tokens))
+                                                        : 0.0f,
+                .loss_sum = sums_.flat_slice(0, {1}),
+                .train = true,
+                .recompute_blocks = in_.config.recompute == "full",
+                .inspect = {}};
+    executor_.run(program_, batches_, static_cast<int>(shape_.micro_batches), options_);
+    model_.reducer->finish();
+    model_.replicas.run(ctx_);
+
+    ctx_.place("gradient norm");
+    const Tensor squares = sums_.flat_slice(1, {1});
+    add_sum_of_squares(model_, squares);
+    reduce(Axis::tensor, squares);
+    reduce(Axis::data, sums_.flat_slice(0, {1}));
+    reduce(Axis::pipeline, sums_);
+    const auto [loss_sum, square_sum] = read_sums();
+    report.loss = report.counted_tokens > 0 ? loss_sum / static_cast<double>(report.counted_tokens) : 0.0;
+    report.grad_norm = std::sqrt(square_sum);
+    report.comm_exposed_s = ctx_.stream().waited_s() - exposed;
+    report.step_s = seconds_since(start);
+    return report;
+  }
+
+  StepReport step(int64_t step) override {
+    const auto start = std::chrono::steady_clock::now();
+    StepReport report = gradients(step);
+    if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) refuse_non_finite(report);
+    report.lr = learning_rate(in_.optimizer, step, in_.config.steps);
+    report.clip_factor = clip_factor(report.grad_norm, in_.optimizer.clip_grad_norm);
+    report.skipped = report.counted_tokens == 0;
+    ctx_.place("optimizer step");
+    if (!report.skipped)
+      optimizer_.step({.step = step, .lr = report.lr, .grad_scale = static_cast<float>(report.clip_factor)});
+    ctx_.stream().synchronize();
+    report.step_s = seconds_since(start);
+    return report;
+  }
+
+  double evaluate() override {
+    ctx_.zero(sums_);
+    int64_t here = 0;
+    const PassOptions options{.loss_sum = sums_.flat_slice(0, {1}), .train = false, .inspect = {}};
+    for (int64_t b = 0; b < in_.config.eval_batches; ++b) {
+      ctx_.place("load an evaluation batch");
+      here += batches_.load(in_.source, SampleSplit::validation, b * shape_.global_batch());
+      executor_.run(forward_program_, batches_, static_cast<int>(shape_.micro_batches), options);
+    }
+    const int64_t counted = summed_over_data(here);
+    reduce(Axis::data, sums_.flat_slice(0, {1}));
+    reduce(Axis::pipeline, sums_.flat_slice(0, {1}));
+    return counted > 0 ? read_sums().first / static_cast<double>(counted) : 0.0;
+  }
+
+ private:
+  void reduce(Axis axis, const Tensor& x) {
+    ProcessGroup& group = model_.world->group(axis);
+    if (group.size() > 1) group.all_reduce(x, Reduce::sum, ctx_.stream()).wait_on(ctx_.stream());
+  }
+
+  int64_t summed_over_data(int64_t here) {
+    ctx_.device().copy_from_host(count_.data(), &here, sizeof here, ctx_.stream());
+    reduce(Axis::data, count_);
+    if (ctx_.shape_only()) return here * shape_.data_parallel;
+    ctx_.device().copy_to_host(&here, count_.data(), sizeof here, ctx_.stream());
+    ctx_.stream().synchronize();
+    return here;
+  }
+
+  std::pair<double, double> read_sums() {
+    std::array<double, 2> host{};
+    ctx_.device().copy_to_host(host.data(), sums_.data(), sums_.bytes(), ctx_.stream());
+    ctx_.stream().synchronize();
+    return {host[0], host[1]};
+  }
+
+  [[noreturn]] void refuse_non_finite(const StepReport& report) {
+    const Finding f =
+        find_non_finite(model_, executor_, forward_program_, batches_, static_cast<int>(shape_.micro_batches), options_);
+    const std::string message = fmt::format(
+        "step {}: the loss is {} and the gradient norm {}; first non-finite: {} on rank {}. The weights of step {} are "
+        "untouched: resume from the last checkpoint with a lower optimizer.lr, or look at samples {} to {}",
+        report.step, report.loss, report.grad_norm, f.text, f.rank, report.step - 1,
+        (report.step - 1) * shape_.global_batch(), report.step * shape_.global_batch() - 1);
+    if (f.rank == model_.world->rank()) throw Error(ErrorKind::numeric, message).at_rank(f.rank).at("step " + std::to_string(report.step) + ", " + f.text);
+    throw Error(ErrorKind::rank_failed, message).at_rank(f.rank);
+  }
+
+  ShardedModel& model_;
+  Context& ctx_;
+  Optimizer& optimizer_;
+  RuntimeInputs in_;
+  BatchShape shape_;
+  Batches batches_;
+  Executor executor_;
+  StageProgram program_, forward_program_;
+  PassOptions options_;
+  Tensor sums_;   // f64: summed loss, sum of squared gradients
+  Tensor count_;  // i64: counted labels
+};
+
+}  // namespace
+
+std::unique_ptr<Runtime> build_runtime(ShardedModel& model, Optimizer& optimizer, const RuntimeInputs& inputs) {
+  return std::make_unique<TrainingRuntime>(model, optimizer, inputs);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,329 @@
+// lib/trainer/train.cpp -- restore, step, report, evaluate, save.
+#include "trainer/train.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/build_info.h"
+#include "comm/watchdog.h"
+#include "kernels/common/threads.h"
+#include "trainer/counters.h"
+#include "trainer/engine.h"
+#include "trainer/metrics.h"
+#include "trainer/rank_report.h"
+#include "trainer/sampler_source.h"
+
+namespace trainctl {
+namespace {
+
+// What binds a checkpoint to the run that may continue from it.
+std::string provenance_text(const Job& job) {
+  return nlohmann::json{{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}}
+      .dump();
+}
+
+std::string topology_text(const Job& job) {
+  const ParallelismConfig& p = job.recipe.parallelism;
+  return nlohmann::json{{"world_size", job.world_size},
+                        {"tensor_parallel", p.tensor_parallel},
+                        {"sequence_parallel", p.sequence_parallel},
+                        {"pipeline_parallel", p.pipeline_parallel},
+                        {"context_parallel", p.context_parallel},
+                        {"expert_parallel", p.expert_parallel},
+                        {"data_parallel", p.data_parallel.value.value()},
+                        {"zero_stage", p.zero_stage},
+                        {"pipeline_layers", p.pipeline_layers},
+                        {"order", p.order},
+                        {"device", job.recipe.runtime.device},
+                        {"precision", job.recipe.runtime.precision}}
+      .dump();
+}
+
+class RankRun {
+ public:
+  explicit RankRun(TrainInputs inputs)
+      : job_(inputs.job),
+        recipe_(job_.recipe),
+        paths_{job_.run_dir},
+        log_(std::move(inputs.log)),
+        abort_(std::move(inputs.abort)),
+        rank_(inputs.collectives->rank()),
+        collectives_(std::move(inputs.collectives)) {}
+
+  TrainEnd run() {
+    try {
+      check_world();
+      set_up();
+      const TrainEnd end = train();
+      finish();
+      return end;
+    } catch (const std::exception& error) {
+      const RankFailure failure = failure_of(error, rank_, engine_ ? &engine_->world->recorder() : nullptr);
+      log_->error("step {}, {}: {}", failure.step, failure.operation, failure.message);
+      report_failure(failure, paths_);
+      const auto* known = dynamic_cast<const Error*>(&error);
+      abort_(exit_code(known ? known->kind() : ErrorKind::internal), failure.message);
+      throw;
+    }
+  }
+
+ private:
+  bool first() const { return rank_ == 0; }
+
+  void check_world() const {
+    if (collectives_->size() != job_.world_size)
+      fail(ErrorKind::environment,
+           fmt::format("this process is rank {} of {}, but the plan has {} ranks; start the worker through `trainctl "
+                       "launch`, and under srun name the PMI of this MPI (--mpi=pmix)",
+                       collectives_->rank(), collectives_->size(), job_.world_size));
+    if (job_.build_id != build_id())
+      fail(ErrorKind::environment,
+           fmt::format("the plan was made by build {}, but this worker is build {}; start the worker that was built "
+                       "with the launcher",
+                       job_.build_id, build_id()));
+    const Coordinates c = mesh_of(recipe_.parallelism).coordinates(rank_);
+    const std::vector<int64_t> here{c.tensor, c.context, c.expert, c.data, c.pipeline};
+    if (job_.ranks.at(static_cast<size_t>(rank_)).coordinates != here)
+      fail(ErrorKind::internal, fmt::format("rank {} has other coordinates in launch.json than in the mesh", rank_));
+  }
+
+  void set_up() {
+    kernels::set_kernel_threads(static_cast<int>(job_.threads_per_rank));
+    log_->info("rank {} of {} on {}, pid {}, {} threads, kernels {}, build {}", rank_, job_.world_size, host_name(),
+               getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
+    sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
+    source_.emplace(*sampler_);
+    if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
+      fail(ErrorKind::input, sampler_->why_empty(Split::validation));
+    engine_ = assemble(recipe_, {.device = make_cpu_device(),
+                                 .kernels = kernels::cpu_kernels(),
+                                 .collectives = std::move(collectives_),
+                                 .source = &*source_,
+                                 .memory_limit_bytes = job_.memory_limit_bytes_per_rank,
+                                 .on_place = {}});
+    watchdog_ = start_watchdog();
+    checkpointer_.emplace(build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
+    done_steps_ = restore();
+    if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
+    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples());
+  }
+
+  std::unique_ptr<Watchdog> start_watchdog() {
+    return std::make_unique<Watchdog>(
+        engine_->world->recorder(), recipe_.runtime.watchdog_s, [this](const HangReport& report) {
+          RankFailure f = failure_of(Error(ErrorKind::hang, report.text()), rank_, &engine_->world->recorder());
+          if (report.operation) {
+            f.group_axis = report.operation->axis;
+            f.group_ranks.assign(report.operation->ranks.begin(), report.operation->ranks.end());
+            f.sequence = report.operation->sequence;
+          }
+          f.waited_s = report.waited_s;
+          report_failure(f, paths_);
+          log_->error("step {}, {}: {}", f.step, f.operation, f.message);
+          abort_(exit_code(ErrorKind::hang), f.message);
+        });
+  }
+
+  CheckpointerOptions checkpointer_options() {
+    World& world = *engine_->world;
+    Engine& engine = *engine_;
+    CheckpointerOptions o;
+    o.folder = paths_.checkpoints();
+    o.run_id = recipe_.name;
+    o.topology = topology_text(job_);
+    o.provenance = provenance_text(job_);
+    o.copy_threads = static_cast<int>(job_.threads_per_rank);
+    o.agreement.rank = rank_;
+    o.agreement.world = world.size();
+    o.agreement.broadcast_from_rank0 = [&engine](const std::string& text) { return engine.broadcast_text(text); };
+    o.agreement.all_agree = [&engine](bool yes) { return !engine.any_rank_asks(!yes); };
+    o.agreement.sum = [&engine](int64_t value) { return engine.sum_over_ranks(value); };
+    return o;
+  }
+
+  // Returns the steps already done.
+  int64_t restore() {
+    if (job_.resume == "never") {
+      initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+      return 0;
+    }
+    engine_->context->place("restore a checkpoint");
+    const Watchdog::Extension longer(*watchdog_, 0, "restoring a checkpoint");
+    const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume);
+    for (const std::string& why : found.rejected) log_->warn("checkpoint not used: {}", why);
+    if (!found.found) {
+      initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+      return 0;
+    }
+    const ScalarState& s = found.scalars;
+    if (s.seed != recipe_.runtime.seed || s.data_fingerprint != sampler_->fingerprint())
+      fail(ErrorKind::checkpoint,
+           fmt::format("{} belongs to other data: its seed is {} and its data {}, this recipe's are {} and {}; restore "
+                       "runtime.seed and the data section, or start anew with --resume never",
+                       found.folder.string(), s.seed, s.data_fingerprint, recipe_.runtime.seed,
+                       sampler_->fingerprint()));
+    if (s.consumed_samples != s.step * recipe_.runtime.global_batch_size.value())
+      fail(ErrorKind::checkpoint,
+           fmt::format("{} has consumed {} samples in {} steps, but global_batch_size {} would have consumed {}; resume "
+                       "with the global_batch_size of the checkpoint",
+                       found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
+                       s.step * recipe_.runtime.global_batch_size.value()));
+    refresh_compute_weights(engine_->model);
+    log_->info("continues after step {} from {}", s.step, found.folder.string());
+    return s.step;
+  }
+
+  TrainEnd train() {
+    const int64_t steps = recipe_.runtime.steps;
+    for (int64_t step = done_steps_ + 1; step <= steps; ++step) {
+      const std::vector<TrafficRow> traffic_before = engine_->world->traffic();
+      const int64_t flops_before = engine_->context->flops();
+      const StepReport report = engine_->runtime->step(step);
+      const bool stop = engine_->any_rank_asks(first() && std::filesystem::exists(paths_.stop_request()));
+      count_step(step, traffic_before, flops_before);
+      last_ = report;
+      done_steps_ = step;
+      log_step(report);
+      if (recipe_.runtime.eval_every_steps > 0 && (step % recipe_.runtime.eval_every_steps == 0 || step == steps))
+        evaluate(step);
+      const bool last = step == steps;
+      if (stop && !last)
+        save(SaveReason::signal);
+      else if (last && recipe_.checkpoint.at_end)
+        save(SaveReason::final);
+      else if (checkpointer_->due(step))
+        save(SaveReason::interval);
+      log_saves(checkpointer_->poll());
+      if (stop && !last) return end_saves() ? TrainEnd::stopped : throw_unsaved();
+    }
+    if (!end_saves() && recipe_.checkpoint.at_end) throw_unsaved();
+    return TrainEnd::completed;
+  }
+
+  void log_step(const StepReport& r) {
+    log_->info("step {} loss {:.6f} norm {:.4f} lr {:.3e} {:.3f} s", r.step, r.loss, r.grad_norm, r.lr, r.step_s);
+    if (r.skipped) log_->warn("step {} had no token to learn from and left the weights alone", r.step);
+    if (metrics_)
+      metrics_->step(r, model_flops_per_step(), job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
+                     engine_->arena->counters().peak_total);
+    if (samples_) {
+      const int64_t global = recipe_.runtime.global_batch_size.value();
+      samples_->line(sample_line(*sampler_, r.step, (r.step - 1) * global, global));
+    }
+  }
+
+  void evaluate(int64_t step) {
+    const double loss = engine_->runtime->evaluate();
+    log_->info("step {} validation loss {:.6f}", step, loss);
+    if (metrics_) metrics_->evaluation(step, loss);
+  }
+
+  void save(SaveReason reason) {
+    const Watchdog::Extension longer(*watchdog_, save_limit_s(), "saving a checkpoint");
+    engine_->context->place("save a checkpoint");
+    ScalarState s;
+    s.step = done_steps_;
+    s.consumed_samples = done_steps_ * recipe_.runtime.global_batch_size.value();
+    s.consumed_tokens = s.consumed_samples * recipe_.data.sequence_tokens;
+    s.last_loss = last_.loss;
+    s.last_grad_norm = last_.grad_norm;
+    s.seed = recipe_.runtime.seed;
+    s.data_fingerprint = sampler_->fingerprint();
+    checkpointer_->save(engine_->catalog(), s, reason);
+  }
+
+  // A save has its own deadline, which ends with a failed save; the watchdog is behind it.
+  double save_limit_s() const { return 2 * recipe_.checkpoint.deadline_s + recipe_.runtime.watchdog_s; }
+
+  // True when the newest state that was to be saved is on disk.
+  bool end_saves() {
+    const Watchdog::Extension longer(*watchdog_, save_limit_s(), "waiting for a checkpoint");
+    engine_->context->place("wait for the checkpoint");
+    log_saves(checkpointer_->wait());
+    return !engine_->any_rank_asks(last_save_failed_);
+  }
+
+  void log_saves(const std::vector<SaveOutcome>& outcomes) {
+    for (const SaveOutcome& o : outcomes) {
+      last_save_failed_ = !o.ok;
+      if (o.ok)
+        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all){}", o.step, o.folder.string(),
+                   o.staging_s * 1e3, o.total_s, o.reason.empty() ? "" : "; " + o.reason);
+      else
+        log_->warn("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason);
+    }
+  }
+
+  [[noreturn]] TrainEnd throw_unsaved() {
+    fail(ErrorKind::environment,
+         fmt::format("the state after step {} could not be saved; the log has the reason, older checkpoints stand",
+                     done_steps_));
+  }
+
+  int64_t model_flops_per_step() const {
+    return model_flops(recipe_.model, recipe_.runtime.global_batch_size.value(), recipe_.data.sequence_tokens);
+  }
+
+  void count_step(int64_t step, const std::vector<TrafficRow>& before, int64_t flops_before) {
+    RankCounters now;
+    now.rank = rank_;
+    now.hardware_flops = engine_->context->flops() - flops_before;
+    for (TrafficRow row : engine_->world->traffic()) {
+      for (const TrafficRow& old : before)
+        if (old.axis == row.axis && old.operation == row.operation) {
+          row.messages -= old.messages;
+          row.bytes -= old.bytes;
+        }
+      if (row.messages > 0) now.traffic.push_back(std::move(row));
+    }
+    if (counted_ && (counted_->traffic != now.traffic || counted_->hardware_flops != now.hardware_flops))
+      log_->warn("step {} sent or computed another amount than the steps before it", step);
+    counted_ = std::move(now);
+  }
+
+  void finish() {
+    engine_->context->place("gather counters");
+    if (counted_) {
+      counted_->at_peak = engine_->arena->counters().at_peak;
+      counted_->peak_bytes = engine_->arena->counters().peak_total;
+      const auto texts = engine_->world->gather_text(pack(*counted_), *engine_->stream);
+      if (first()) {
+        std::vector<RankCounters> ranks;
+        for (const std::string& text : texts) ranks.push_back(unpack_counters(text));
+        const RunCounters run = combine(ranks, model_flops_per_step(), job_.memory_limit_bytes_per_rank);
+        write_file_atomically(paths_.counters(), to_json(run).dump(1) + "\n");
+      }
+    }
+    watchdog_.reset();
+    engine_->world->finalize();
+  }
+
+  const Job& job_;
+  const Recipe& recipe_;
+  RunPaths paths_;
+  Logger log_;
+  std::function<void(int, const std::string&)> abort_;
+  int rank_;
+  std::unique_ptr<Collectives> collectives_;
+  std::optional<Sampler> sampler_;
+  std::optional<SamplerSource> source_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::optional<Checkpointer> checkpointer_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<LineWriter> samples_;
+  std::optional<RankCounters> counted_;
+  StepReport last_;
+  int64_t done_steps_ = 0;
+  bool last_save_failed_ = false;
+};
+
+}  // namespace
+
+TrainEnd train_rank(TrainInputs inputs) { return RankRun(std::move(inputs)).run(); }
+
+}  // namespace trainctl

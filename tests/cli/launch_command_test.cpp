@@ -1,0 +1,165 @@
+// tests/cli/launch_command_test.cpp -- `trainctl launch`: dry runs, preflight, Slurm; what it refuses and how.
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/launch_fixture.h"
+
+namespace trainctl::testing {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+
+// The command line that a dry run prints, after "would run:".
+std::string dry_run_line(const std::string& out) {
+  const size_t at = out.find("would run:\n  ");
+  return at == std::string::npos ? "" : out.substr(at + 13, out.find('\n', at + 13) - at - 13);
+}
+
+// An srun that writes its arguments and two variables to a file and starts one worker.
+std::string fake_srun(const LaunchFixture& fixture) {
+  const std::string file = fixture.folder.file("bin/srun", R"(#!/bin/bash
+{ printf '%s\n' "$@"; echo "OMP_NUM_THREADS=$OMP_NUM_THREADS"; } > "$SRUN_RECORD"
+while [ "${1#-}" != "$1" ]; do shift; done
+SLURM_PROCID=0 exec "$@"
+)");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  return std::filesystem::path(file).parent_path().string();
+}
+
+}  // namespace
+
+TEST_CASE("a dry run prints the command and the files, needs no mpirun, and writes nothing", "[cli]") {
+  const LaunchFixture fixture;
+  SubprocessOptions options = fixture.options("");
+  options.environment.push_back({"PATH", "/nonexistent"});
+  const SubprocessResult r = run(fixture.command({"--dry-run", "--ranks", "4"}), options);
+  INFO(r.err);
+  REQUIRE(r.exit_code == 0);
+  CHECK_THAT(r.out, Contains("launch.json") && Contains("recipe.json") && Contains("plan.json"));
+  CHECK_THAT(dry_run_line(r.out), Contains("mpirun") && Contains("-n 4") && Contains("--host localhost:4"));
+  CHECK_FALSE(std::filesystem::exists(fixture.run_dir()));
+}
+
+TEST_CASE("a dry run warns about missing data and refuses an illegal layout", "[cli]") {
+  const LaunchFixture fixture;
+  std::filesystem::remove(fixture.folder.path() / "data/text.idx");
+  const SubprocessResult warned = fixture.launch({"--dry-run"});
+  CHECK(warned.exit_code == 0);
+  CHECK_THAT(warned.err, StartsWith("trainctl: warning: ") && Contains("text.idx"));
+  const SubprocessResult refused = fixture.launch({"--dry-run", "--ranks", "3"});
+  CHECK(refused.exit_code == 2);
+}
+
+TEST_CASE("what a dry run prints is what a launch runs, quoting included", "[cli]") {
+  const LaunchFixture fixture(3);
+  const std::vector<std::string> more = {"--ranks", "2",         "--launcher",
+                                         "threads", "--run-dir", (fixture.folder.path() / "it's a run").string()};
+  const std::string line = dry_run_line(fixture
+                                            .launch([&] {
+                                              auto arguments = more;
+                                              arguments.push_back("--dry-run");
+                                              return arguments;
+                                            }())
+                                            .out);
+  REQUIRE(fixture.launch(more).exit_code == 0);
+  CHECK_THAT(read_text(fixture.folder.path() / "it's a run/logs/launcher.log"), Contains("command: " + line + "\n"));
+  // The printed line is a shell command that works.
+  std::filesystem::remove(fixture.folder.path() / "it's a run/metrics.jsonl");
+  const SubprocessResult pasted = run({"/bin/sh", "-c", line}, fixture.options(""));
+  INFO(pasted.err);
+  CHECK(pasted.exit_code == 0);
+  CHECK(count_of(read_text(fixture.folder.path() / "it's a run/metrics.jsonl"), "\n") == 3);
+}
+
+TEST_CASE("the resolved recipe, overrides and rank map are in the run directory", "[cli]") {
+  const LaunchFixture fixture(3);
+  REQUIRE(fixture.launch({"--ranks", "4", "--launcher", "threads", "--set", "optimizer.lr=0.25"}).exit_code == 0);
+  const auto recipe = nlohmann::json::parse(read_text(fixture.run_dir() / "recipe.json"));
+  CHECK(recipe["optimizer"]["lr"] == 0.25);
+  CHECK(recipe["parallelism"]["data_parallel"] == 2);
+  const auto job = nlohmann::json::parse(read_text(fixture.run_dir() / "launch.json"));
+  CHECK(job["ranks"].size() == 4);
+  CHECK(job["overrides"][0] == "optimizer.lr=0.25");
+  CHECK(job["threads_per_rank"] == 2);
+  CHECK(job["peak_flops_per_rank"] == 2e10);
+}
+
+TEST_CASE("preflight names what is missing and how to get it", "[cli]") {
+  const LaunchFixture fixture(3);
+  SubprocessOptions no_path = fixture.options("");
+  no_path.environment.push_back({"PATH", "/nonexistent"});
+  const SubprocessResult no_mpirun = run(fixture.command({"--ranks", "2"}), no_path);
+  CHECK(no_mpirun.exit_code == 3);
+  CHECK_THAT(no_mpirun.err, Contains("trainctl: environment: mpirun") && Contains("openmpi-bin"));
+  const SubprocessResult no_worker = fixture.launch({"--ranks", "2", "--worker", "/nonexistent/worker"});
+  CHECK(no_worker.exit_code == 3);
+  CHECK_THAT(no_worker.err, Contains("/nonexistent/worker"));
+  const SubprocessResult slots = fixture.launch({"--ranks", "10", "--set", "runtime.global_batch_size=10"});
+  CHECK(slots.exit_code == 2);
+  CHECK_THAT(slots.err, Contains("oversubscribe") && Contains("8") && Contains("10"));
+  std::filesystem::remove(fixture.folder.path() / "data/text.bin");
+  const SubprocessResult no_data = fixture.launch({"--ranks", "2", "--launcher", "threads"});
+  CHECK(no_data.exit_code == 2);
+  CHECK_THAT(no_data.err, Contains("trainctl: input: ") && Contains("text.bin"));
+  CHECK_FALSE(std::filesystem::exists(fixture.run_dir()));
+}
+
+TEST_CASE("a host that nobody knows is told before anything starts", "[cli]") {
+  const LaunchFixture fixture(3);
+  std::string text = read_text(fixture.topology);
+  text.replace(text.find("localhost"), 9, "no-such-host-here");
+  const std::string other = fixture.folder.file("other.json", text);
+  const SubprocessResult r = fixture.launch({"--ranks", "2", "--topology", other});
+  INFO(r.err);
+  CHECK(r.exit_code != 0);
+  CHECK_FALSE(std::filesystem::exists(fixture.run_dir()));
+}
+
+TEST_CASE("srun is called with cpus-per-task and cpu-bind as planned, and its ranks are supervised", "[cli]") {
+  const LaunchFixture fixture(3);
+  const std::string record = (fixture.folder.path() / "record").string();
+  SubprocessOptions options = fixture.options("");
+  options.environment.push_back({"PATH", fake_srun(fixture) + ":/usr/bin:/bin"});
+  options.environment.push_back({"SRUN_RECORD", record});
+  const SubprocessResult r = run(fixture.command({"--ranks", "4", "--launcher", "srun"}), options);
+  INFO(r.err);
+  REQUIRE(r.exit_code == 0);
+  const std::string arguments = read_text(record);
+  for (const char* expected : {"--cpus-per-task=2\n", "--cpu-bind=none\n", "--ntasks=4\n", "--nodes=1\n",
+                               "--mpi=pmix\n", "--nodelist=localhost\n", "OMP_NUM_THREADS=2\n"})
+    CHECK_THAT(arguments, Contains(expected));
+}
+
+TEST_CASE("an allocation that disagrees with the plan is refused with both numbers", "[cli]") {
+  const LaunchFixture fixture(3);
+  SubprocessOptions options = fixture.options("");
+  options.environment.push_back({"SLURM_NTASKS", "4"});
+  options.environment.push_back({"SLURM_NNODES", "2"});
+  const SubprocessResult r = run(fixture.command({"--ranks", "8", "--set", "runtime.global_batch_size=8"}), options);
+  CHECK(r.exit_code == 2);
+  CHECK_THAT(r.err, Contains("SLURM_NTASKS=4, but the plan has 8 ranks"));
+  CHECK_THAT(r.err, Contains("SLURM_NNODES=2, but the plan uses 1 host"));
+}
+
+TEST_CASE("--run-dir and --resume accept runs and refuse everything else", "[cli]") {
+  const LaunchFixture fixture(3);
+  const std::vector<std::string> threads = {"--ranks", "2", "--launcher", "threads"};
+  REQUIRE(fixture.launch(threads).exit_code == 0);
+  auto never = threads;
+  never.insert(never.end(), {"--resume", "never"});
+  const SubprocessResult refused = fixture.launch(never);
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("--resume never"));
+  auto absent = threads;
+  absent.insert(absent.end(), {"--resume", "nowhere/step-9"});
+  CHECK(fixture.launch(absent).exit_code == 5);
+  auto longer = threads;
+  longer.insert(longer.end(), {"--set", "runtime.steps=5"});
+  const SubprocessResult continued = fixture.launch(longer);
+  CHECK(continued.exit_code == 0);
+  CHECK_THAT(continued.err, Contains("runtime.steps: 3 -> 5"));
+  CHECK(count_of(read_text(fixture.run_dir() / "metrics.jsonl"), "\n") == 5);
+}
+
+}  // namespace trainctl::testing

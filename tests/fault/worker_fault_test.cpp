@@ -1,0 +1,165 @@
+// tests/fault/worker_fault_test.cpp -- the real worker killed, stopped, asked to stop, and left alone by its launcher.
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "support/catch.h"
+#include "support/launch_fixture.h"
+
+namespace trainctl::testing {
+namespace {
+
+using Catch::Contains;
+
+// 2 x 2 ranks under mpirun.
+const std::vector<std::string> kFourRanks = {
+    "--ranks", "4", "--set", "parallelism.pipeline_parallel=2", "--set", "parallelism.data_parallel=1"};
+
+std::vector<std::string> four_ranks(std::vector<std::string> more) {
+  more.insert(more.begin(), kFourRanks.begin(), kFourRanks.end());
+  return more;
+}
+
+std::vector<int64_t> steps_of(const LaunchFixture& fixture) {
+  std::vector<int64_t> steps;
+  std::istringstream in(read_text(fixture.run_dir() / "metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    const auto value = nlohmann::json::parse(line);
+    if (value.contains("loss")) steps.push_back(value["step"].get<int64_t>());
+  }
+  return steps;
+}
+
+std::vector<int64_t> one_to(int64_t last) {
+  std::vector<int64_t> steps;
+  for (int64_t s = 1; s <= last; ++s) steps.push_back(s);
+  return steps;
+}
+
+bool all_gone(const std::map<int64_t, pid_t>& ranks, double limit_s) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit_s);
+  while (std::chrono::steady_clock::now() < end) {
+    bool any = false;
+    for (const auto& [rank, pid] : ranks) any = any || is_alive(pid);
+    if (!any) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+// A launch that has made its third step, with the pids of its ranks.
+struct RunningLaunch {
+  RunningLaunch(const LaunchFixture& fixture, const std::vector<std::string>& more)
+      : process(fixture.command(more), fixture.options("", 90)) {
+    REQUIRE(process.wait_for_output("step 3/", 40));
+    ranks = fixture.running_ranks();
+    REQUIRE(ranks.size() == 4);
+  }
+  Subprocess process;
+  std::map<int64_t, pid_t> ranks;
+};
+
+}  // namespace
+
+TEST_CASE("four real ranks train to the end, and metrics.jsonl has every step once", "[fault][worker]") {
+  LaunchFixture fixture(5);
+  fixture.use_real_worker();
+  const SubprocessResult r = fixture.launch(four_ranks({}), "", 90);
+  INFO(r.err << r.out);
+  REQUIRE(r.exit_code == 0);
+  CHECK(steps_of(fixture) == one_to(5));
+  const SubprocessResult again = fixture.launch(four_ranks({}), "", 90);
+  INFO(again.err << again.out);
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.out, Contains("nothing to do"));
+}
+
+TEST_CASE("kill -9 of a real rank ends the job in under 10 s with 4, and names the rank", "[fault][worker]") {
+  LaunchFixture fixture(2000);
+  fixture.use_real_worker();
+  RunningLaunch running(fixture, four_ranks({}));
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(running.ranks.at(2), SIGKILL);
+  const SubprocessResult r = running.process.wait();
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK_THAT(r.err, Contains("rank 2 on ") && Contains("SIGKILL"));
+  CHECK(all_gone(running.ranks, 1));
+}
+
+TEST_CASE("a stopped rank ends the job within watchdog_s, named as the one that did not enter", "[fault][worker]") {
+  LaunchFixture fixture(2000);
+  fixture.use_real_worker();
+  RunningLaunch running(fixture, four_ranks({"--set", "runtime.watchdog_s=3"}));
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(running.ranks.at(1), SIGSTOP);
+  const SubprocessResult r = running.process.wait();
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3 + 10));
+  CHECK_THAT(r.err, Contains("trainctl: hang: ") && Contains("not by rank 1") && Contains("stopped"));
+  CHECK(all_gone(running.ranks, 1));
+}
+
+TEST_CASE("a signal stops real ranks after a save with 75, and the run continues to the end", "[fault][worker]") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    LaunchFixture fixture(2000);
+    fixture.use_real_worker();
+    {
+      RunningLaunch running(fixture, four_ranks({}));
+      running.process.signal(signal);
+      const SubprocessResult r = running.process.wait();
+      INFO(r.err << r.out);
+      CHECK(r.exit_code == 75);
+      CHECK(all_gone(running.ranks, 1));
+    }
+    const auto before = static_cast<int64_t>(steps_of(fixture).size());
+    const SubprocessResult more =
+        fixture.launch(four_ranks({"--set", "runtime.steps=" + std::to_string(before + 3)}), "", 90);
+    INFO(more.err << more.out);
+    CHECK(more.exit_code == 0);
+    CHECK(steps_of(fixture) == one_to(before + 3));
+  }
+}
+
+TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fault][worker]") {
+  LaunchFixture fixture(2000);
+  fixture.use_real_worker();
+  SECTION("two signals") {
+    RunningLaunch running(fixture, four_ranks({}));
+    running.process.signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    running.process.signal(SIGINT);
+    running.process.wait();
+    CHECK(all_gone(running.ranks, 10));
+  }
+  SECTION("kill -9 of the launcher") {
+    RunningLaunch running(fixture, four_ranks({}));
+    running.process.signal(SIGKILL);
+    running.process.wait();
+    CHECK(all_gone(running.ranks, 10));
+  }
+}
+
+TEST_CASE("a worker outside the planned world refuses, and writes nothing", "[fault][worker]") {
+  LaunchFixture fixture(5);
+  fixture.use_real_worker();
+  REQUIRE(fixture.launch({"--ranks", "2", "--launcher", "threads"}, "", 90).exit_code == 0);
+  std::filesystem::remove(fixture.run_dir() / "metrics.jsonl");
+  std::filesystem::remove_all(fixture.run_dir() / "checkpoints");
+  for (int i = 0; i < 2; ++i) {
+    const SubprocessResult r =
+        run({program("trainctl_worker"), "--launch", (fixture.run_dir() / "launch.json").string()});
+    INFO(r.err);
+    CHECK(r.exit_code != 0);
+    CHECK(r.seconds < 10);
+    CHECK_THAT(r.err, Contains("rank 0 of 1") && Contains("2 ranks"));
+    CHECK_FALSE(std::filesystem::exists(fixture.run_dir() / "metrics.jsonl"));
+    CHECK_FALSE(std::filesystem::exists(fixture.run_dir() / "checkpoints"));
+  }
+}
+
+}  // namespace trainctl::testing

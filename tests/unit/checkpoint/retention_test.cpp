@@ -1,0 +1,130 @@
+// tests/unit/checkpoint/retention_test.cpp -- what is kept, what goes, and in which order.
+#include "checkpoint/retention.h"
+
+#include "base/error.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/scan.h"
+#include "checkpoint/verify.h"
+#include "fixture.h"
+#include "support/catch.h"
+
+namespace trainctl::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  for (const CheckpointInfo& info : scan_checkpoints(folder)) steps.push_back(info.step);
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("the newest k by step number stay, whatever the names sort like", "[checkpoint]") {
+  ScratchFolder folder;
+  for (const int64_t step : {8, 9, 10, 99999999, 100000000}) save_once(folder.path(), 1, step, 1, 3);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{100000000, 99999999, 10});
+  save_once(folder.path(), 1, 11, 1, 1);  // older than the newest: it is the one that goes
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{100000000});
+  for (const std::string& name : names_in(folder.path())) CHECK(name.find(".trash") == std::string::npos);
+}
+
+TEST_CASE("broken, marked and uncommitted checkpoints neither count nor go by themselves; prune takes the broken",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 4; ++step) save_once(folder.path(), 1, step, 1, 9);
+  mark_unusable(folder.path() / "step-00000004", "bad", "test", "");
+  fs::remove(folder.path() / "step-00000003/COMMITTED");
+  fs::remove(folder.path() / "step-00000001/data/model-r00000.safetensors");
+  CHECK(apply_retention(folder.path(), 1).empty());
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{4, 3, 2, 1});
+  save_once(folder.path(), 1, 5, 1, 1);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{5, 4, 3, 1});
+  CHECK(prune_checkpoints(folder.path(), 1, true).size() == 2);
+  CHECK(steps_in(folder.path()).size() == 4);
+  CHECK(prune_checkpoints(folder.path(), 1, false).size() == 2);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{5, 4});
+}
+
+TEST_CASE("an intermediate state does not push a training state out", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1, 1);
+  RankState state(small_model(), 0, 1);
+  state.fill(1);
+  CheckpointConfig config;
+  config.keep = 1;
+  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+  for (int64_t step = 2; step <= 4; ++step) {
+    ScalarState scalars = scalars_at(step);
+    scalars.non_finite_count = 1;
+    c.save(state.catalog, scalars, SaveReason::interval);
+    REQUIRE(c.wait().front().ok);
+  }
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{4, 1});
+  CHECK(c.restore(state.catalog).step == 1);
+}
+
+TEST_CASE("a removal that was interrupted is finished later and is never taken for a checkpoint", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1);
+  fs::copy(folder.path() / "step-00000001", folder.path() / ".trash-step-00000007-00112233",
+           fs::copy_options::recursive);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{1});
+  save_once(folder.path(), 1, 2, 2);
+  CHECK_FALSE(fs::exists(folder.path() / ".trash-step-00000007-00112233"));
+}
+
+TEST_CASE("a checkpoint is found by run directory, folder, step and its own path", "[checkpoint]") {
+  ScratchFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  save_once(root, 1, 1, 1);
+  save_once(root, 1, 2, 2);
+  CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000002");
+  CHECK(choose_checkpoint(run.path(), 1) == root / "step-00000001");
+  CHECK(choose_checkpoint(root, std::nullopt) == root / "step-00000002");
+  CHECK(choose_checkpoint(root / "step-00000001", std::nullopt) == root / "step-00000001");
+  CHECK_THROWS_AS(choose_checkpoint(run.path(), 3), Error);
+  CHECK_THROWS_AS(choose_checkpoint(root / "step-00000001", 2), Error);
+  CHECK_THROWS_AS(choose_checkpoint(run.path() / "nowhere", std::nullopt), Error);
+  mark_unusable(root / "step-00000002", "bad", "test", "");
+  CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000001");
+  CHECK(choose_checkpoint(run.path(), 2) == root / "step-00000002");
+}
+
+TEST_CASE("diff compares logical states: layouts do not matter, single bits do", "[checkpoint]") {
+  ScratchFolder a, b, c;
+  save_once(a.path(), 1, 1, 1);
+  save_once(b.path(), 3, 1, 1);
+  const CheckpointDifference same = diff_checkpoints(a.path() / "step-00000001", b.path() / "step-00000001");
+  CHECK(same.same());
+  CHECK(same.compared == static_cast<int64_t>(small_model().size()));
+  RankState state(small_model(), 0, 1);
+  state.fill(1);
+  for (StateEntry& e : state.catalog)
+    if (e.name == "plain.weight" && e.role == "weight") static_cast<float*>(e.local.data())[17] += 0.5f;
+  Checkpointer checkpointer = build_checkpointer({}, options_for(c.path()), state.arena(), state.catalog);
+  checkpointer.save(state.catalog, scalars_at(2), SaveReason::interval);
+  REQUIRE(checkpointer.wait().front().ok);
+  const CheckpointDifference d = diff_checkpoints(a.path() / "step-00000001", c.path() / "step-00000002");
+  REQUIRE(d.tensors.size() == 1);
+  CHECK(d.tensors[0].name == "plain.weight");
+  CHECK(d.tensors[0].elements == 1);
+  CHECK(d.tensors[0].max_abs == Approx(0.5).epsilon(1e-6));
+  CHECK(d.scalars.size() == 4);  // step, samples, tokens, loss
+}
+
+TEST_CASE("verify notes files that do not belong, and counts what it compared", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 2, 1, 1);
+  const fs::path checkpoint = folder.path() / "step-00000001";
+  put_bytes(checkpoint / "README", "mine");
+  const VerifyReport report = verify_checkpoint(checkpoint, true);
+  CHECK(report.whole());
+  CHECK(report.notes.size() == 1);
+  CHECK(report.bytes == report.info.bytes);
+  CHECK(report.blocks == 4);
+  CHECK(verify_checkpoint(checkpoint, false).blocks == 0);
+}
+
+}  // namespace trainctl::testing

@@ -1,0 +1,114 @@
+// tests/unit/launch/first_cause_test.cpp -- the choice among several reports.
+#include "launch/first_cause.h"
+
+#include <csignal>
+
+#include "support/catch.h"
+
+namespace trainctl {
+namespace {
+
+using Catch::Contains;
+
+Job job_of(int64_t world) {
+  Job job;
+  job.launcher = "mpirun";
+  job.run_dir = "/runs/a";
+  job.world_size = world;
+  for (int64_t r = 0; r < world; ++r) job.ranks.push_back({.rank = r, .host = "n" + std::to_string(r / 2)});
+  return job;
+}
+
+RankFailure failure(int64_t rank, const char* kind, int64_t time_ns, const char* message = "text") {
+  RankFailure f;
+  f.rank = rank;
+  f.host = "n" + std::to_string(rank / 2);
+  f.kind = kind;
+  f.step = 12;
+  f.operation = "backward layers.3";
+  f.message = message;
+  f.time_ns = time_ns;
+  return f;
+}
+
+RankFailure hang(int64_t rank, const char* axis, std::vector<int64_t> group, int64_t sequence, int64_t time_ns) {
+  RankFailure f = failure(rank, "hang", time_ns);
+  f.operation = "all_reduce";
+  f.group_axis = axis;
+  f.group_ranks = std::move(group);
+  f.sequence = sequence;
+  f.waited_s = 5;
+  return f;
+}
+
+}  // namespace
+
+TEST_CASE("the earliest error of a rank's own making is the first cause", "[launch]") {
+  const Job job = job_of(4);
+  const FirstCause cause = first_cause(
+      {.job = &job,
+       .failures = {failure(0, "comm", 10), failure(1, "hang", 5), failure(2, "memory", 30, "no room\nfor 3 GiB"),
+                    failure(3, "numeric", 20, "loss is not finite")}});
+  CHECK(cause.kind == ErrorKind::numeric);
+  CHECK_THAT(cause.message, Contains("rank 3 on n1, step 12, in backward layers.3: loss is not finite"));
+  CHECK_THAT(cause.details.back(), Contains("what to do"));
+}
+
+TEST_CASE("the further lines of a message are kept", "[launch]") {
+  const Job job = job_of(4);
+  const FirstCause cause =
+      first_cause({.job = &job, .failures = {failure(2, "memory", 1, "no room\nfor 3 GiB\nat all")}});
+  CHECK_THAT(cause.message, Contains("no room"));
+  CHECK(cause.details.at(0) == "for 3 GiB");
+  CHECK(cause.details.at(1) == "at all");
+}
+
+TEST_CASE("a rank that died without a word comes before the messages that failed for it", "[launch]") {
+  const Job job = job_of(4);
+  const LauncherVerdict killed = {.rank = 1, .host = "n0", .signal = SIGKILL};
+  const std::vector<RankFailure> lost_peer = {failure(0, "comm", 1)};
+  CHECK_THAT(first_cause({.job = &job, .failures = lost_peer, .verdict = killed}).message,
+             Contains("rank 1 on n0") && Contains("SIGKILL"));
+  // But not before an error that explains itself, nor when the launcher only swept up.
+  CHECK(first_cause({.job = &job, .failures = {failure(0, "numeric", 1)}, .verdict = killed}).kind ==
+        ErrorKind::numeric);
+  const LauncherVerdict swept = {.rank = 1, .host = "n0", .signal = SIGTERM};
+  CHECK(first_cause({.job = &job, .failures = lost_peer, .verdict = swept}).kind == ErrorKind::comm);
+}
+
+TEST_CASE("without any report the last finished step and the last words are told", "[launch]") {
+  const Job job = job_of(4);
+  const FirstCause cause =
+      first_cause({.job = &job, .verdict = {.rank = 3, .exit_code = 3}, .last_step = 7, .last_words = [](int64_t rank) {
+                     return "words of " + std::to_string(rank);
+                   }});
+  CHECK(cause.kind == ErrorKind::environment);
+  CHECK_THAT(cause.message, Contains("rank 3 on n1, after step 7") && Contains("exit code 3"));
+  CHECK(cause.details.at(0) == "its last words: words of 3");
+}
+
+TEST_CASE("a chain of waiting ranks leads to the rank that waits for nobody", "[launch]") {
+  // 0 waits for 1 (tensor), 1 waits for 3 (pipeline), 3 is silent; 2 waits for 3 (tensor).
+  const Job job = job_of(4);
+  const Evidence evidence = {.job = &job,
+                             .failures = {hang(0, "tensor", {0, 1}, 40, 1), hang(1, "pipeline", {1, 3}, 9, 2),
+                                          hang(2, "tensor", {2, 3}, 41, 3)},
+                             .processes = {{.pid = 77, .parent = 1, .state = 'T', .rank = 3}}};
+  const FirstCause cause = first_cause(evidence);
+  CHECK(cause.kind == ErrorKind::hang);
+  CHECK_THAT(cause.message, Contains("number 9 in the pipeline group of ranks 1, 3") &&
+                                Contains("entered by rank 1;") && Contains("not by rank 3"));
+  CHECK_THAT(cause.details.at(0), Contains("rank 3 on n1 (pid 77)") && Contains("stopped"));
+}
+
+TEST_CASE("ranks of one group in different operations are both named", "[launch]") {
+  const Job job = job_of(2);
+  RankFailure skipped = hang(1, "tensor", {0, 1}, 41, 2);
+  skipped.operation = "all_gather";
+  const FirstCause cause = first_cause({.job = &job, .failures = {hang(0, "tensor", {0, 1}, 40, 1), skipped}});
+  CHECK_THAT(cause.message + cause.details.at(0),
+             Contains("all_reduce (number 40") || Contains("all_gather (number 41"));
+  CHECK_THAT(cause.message + cause.details.at(0), Contains("was in"));
+}
+
+}  // namespace trainctl

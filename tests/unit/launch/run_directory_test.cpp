@@ -1,0 +1,102 @@
+// tests/unit/launch/run_directory_test.cpp -- which folders are accepted, and what is written.
+#include "launch/run_directory.h"
+
+#include <regex>
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "support/subprocess.h"
+
+namespace trainctl {
+namespace {
+
+using Catch::Contains;
+using testing::TemporaryFolder;
+
+Job small_job(const std::filesystem::path& root) {
+  Job job;
+  job.build_id = "src-1";
+  job.run_dir = root.string();
+  job.launcher = "threads";
+  job.world_size = 1;
+  job.ranks = {{.rank = 0, .host = "a", .coordinates = {0, 0, 0, 0, 0}}};
+  job.recipe = load_recipe_text(R"({"name": "r",
+    "model": {"family": "llama", "layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "vocab": 10},
+    "data": {"train": [{"path": "x"}], "sequence_tokens": 4}, "optimizer": {"lr": 0.1},
+    "runtime": {"steps": 3, "micro_batch_size": 1}})",
+                                "test")
+                   .recipe;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("run directories are named by recipe and time, and never shared", "[launch]") {
+  const TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const auto now = std::chrono::system_clock::now();
+  const std::string first = default_run_directory("tiny", now, true).string();
+  const std::string second = default_run_directory("tiny", now, true).string();
+  const std::string third = default_run_directory("tiny", now, false).string();
+  const bool third_exists = std::filesystem::exists(third);
+  std::filesystem::current_path(before);
+  CHECK(std::regex_match(first, std::regex("runs/tiny/[0-9]{8}-[0-9]{6}")));
+  CHECK(second == first + "-2");
+  CHECK(third == first + "-3");
+  CHECK_FALSE(third_exists);
+}
+
+TEST_CASE("a folder with other files is no run directory", "[launch]") {
+  const TemporaryFolder folder;
+  folder.file("thesis.tex", "x");
+  CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto"), Contains("thesis.tex") && Contains("no run directory"));
+  CHECK_THROWS_WITH(open_run_directory(folder.path() / "thesis.tex", "auto"), Contains("is a file"));
+}
+
+TEST_CASE("an earlier run is continued, or refused when a new one is wanted", "[launch]") {
+  const TemporaryFolder folder;
+  const auto root = folder.path() / "a" / "b";
+  {
+    const RunDirectory fresh = open_run_directory(root, "never");
+    CHECK_FALSE(fresh.continues);
+    write_run_files(fresh.paths, small_job(root), "{}\n");
+  }
+  CHECK(open_run_directory(root, "auto").continues);
+  CHECK_THROWS_WITH(open_run_directory(root, "never"), Contains("already holds a run"));
+  CHECK_THROWS_WITH(open_run_directory(root, (folder.path() / "step-9").string()), Contains("step-9"));
+}
+
+TEST_CASE("a run directory is locked while it is open", "[launch]") {
+  const TemporaryFolder folder;
+  {
+    const RunDirectory open = open_run_directory(folder.path(), "auto");
+    CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto"), Contains("in use by another launcher (pid "));
+  }
+  CHECK_NOTHROW(open_run_directory(folder.path(), "auto"));
+}
+
+TEST_CASE("what an earlier attempt left to be read once is cleared", "[launch]") {
+  const TemporaryFolder folder;
+  const RunPaths paths{folder.path()};
+  folder.file("stop.request", "");
+  folder.file("errors/rank-00001.json", "{}");
+  folder.file("metrics.jsonl", "{}\n");
+  write_run_files(paths, small_job(folder.path()), "{}\n");
+  CHECK_FALSE(std::filesystem::exists(paths.stop_request()));
+  CHECK(std::filesystem::is_empty(paths.errors()));
+  CHECK(std::filesystem::exists(paths.metrics()));
+  CHECK(load_job(paths.launch()).run_dir == folder.path().string());
+}
+
+TEST_CASE("changes of the recipe between attempts are listed with both values", "[launch]") {
+  const TemporaryFolder folder;
+  const RunPaths paths{folder.path()};
+  Job job = small_job(folder.path());
+  write_run_files(paths, job, "{}\n");
+  CHECK(recipe_changes(paths, job.recipe).empty());
+  job.recipe.runtime.steps = 9;
+  CHECK(recipe_changes(paths, job.recipe) == std::vector<std::string>{"runtime.steps: 3 -> 9"});
+}
+
+}  // namespace trainctl
