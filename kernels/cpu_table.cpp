@@ -13,8 +13,8 @@ struct NamedLevel {
   std::string_view name;
   Level level;
 };
-constexpr std::array<NamedLevel, 3> kLevels = {{{"avx512", Level::avx512}, {"avx2", Level::avx2},
-                                                {"portable", Level::portable}}};  // best first
+constexpr std::array<NamedLevel, 3> kLevels = {
+    {{"avx512", Level::avx512}, {"avx2", Level::avx2}, {"portable", Level::portable}}};  // best first
 
 KernelTable table_at(Level level) {
   KernelTable table;

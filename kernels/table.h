@@ -1,5 +1,5 @@
-// kernels/table.h -- the table of kernels a device offers, keyed by contract. An absent kernel is null and is refused by
-// name when asked for.
+// kernels/table.h -- the table of kernels a device offers, keyed by contract. An absent kernel is null and is refused
+// by name when asked for.
 #pragma once
 
 #include <tuple>
@@ -40,9 +40,13 @@ struct BasicKernelTable {
   std::tuple<KernelFunction<Args>...> entries{};
 
   template <class A>
-  void set(KernelFunction<A> f) { std::get<KernelFunction<A>>(entries) = f; }
+  void set(KernelFunction<A> f) {
+    std::get<KernelFunction<A>>(entries) = f;
+  }
   template <class A>
-  KernelFunction<A> get() const { return std::get<KernelFunction<A>>(entries); }
+  KernelFunction<A> get() const {
+    return std::get<KernelFunction<A>>(entries);
+  }
 };
 using KernelTable =
     BasicKernelTable<Gemm, EmbeddingForward, EmbeddingBackward, LayerNormForward, LayerNormBackward, RmsNormForward,

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Every header compiles alone. Results are kept in build/headers by content, so that a second run costs nothing."""
+"""Every header compiles alone.
+
+A header that its own .cpp includes first is proved by the build; the others are compiled here, and the results kept in
+build/headers by content, so that a second run costs nothing.
+"""
 import concurrent.futures
 import functools
 import hashlib
@@ -12,6 +16,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEARCH = [ROOT / "lib", ROOT, ROOT / "tests"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+ANY_INCLUDE = re.compile(r'^\s*#\s*include', re.M)
+# Headers of the CPU kernels are compiled once per vector level; CMake names the level.
+LEVEL = ["-DTRAINCTL_LEVEL=portable", "-DTRAINCTL_LANES=4"]
 COMPILER = os.environ.get("CXX", "g++")
 
 
@@ -32,6 +39,15 @@ def parts_of(path):
     return seen
 
 
+def proved_by_build(header):
+    source = header.with_suffix(".cpp")
+    if not source.is_file():
+        return False
+    first = INCLUDE.search(source.read_text())
+    any_first = ANY_INCLUDE.search(source.read_text())
+    return bool(first) and first.start() == any_first.start() and first.group(1).split("/")[-1] == header.name
+
+
 def flags_of_packages():
     words = []
     for package in ("ompi-c", "hwloc", "fmt", "spdlog"):
@@ -41,14 +57,15 @@ def flags_of_packages():
 
 
 def compile_alone(header, flags):
-    command = [COMPILER, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", *[f"-I{f}" for f in SEARCH],
+    command = [COMPILER, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", *LEVEL, *[f"-I{f}" for f in SEARCH],
                f"-I{header.parent}", *flags, "-x", "c++", "-"]
     source = f'#include "{header}"\n#include "{header}"\n'
     return subprocess.run(command, input=source, capture_output=True, text=True)
 
 
 def main():
-    headers = sorted(h for top in ("lib", "kernels", "apps", "tests") for h in (ROOT / top).rglob("*.h"))
+    all_headers = sorted(h for top in ("lib", "kernels", "apps", "tests") for h in (ROOT / top).rglob("*.h"))
+    headers = [h for h in all_headers if not proved_by_build(h)]
     flags = flags_of_packages()
     version = subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout + " ".join(flags)
     known = ROOT / "build" / "headers"
@@ -71,7 +88,7 @@ def main():
         faults = [fault for fault in pool.map(check, headers) if fault]
     for fault in faults:
         print(fault)
-    print(f"{len(headers)} headers: {len(faults)} faults")
+    print(f"{len(all_headers)} headers, {len(headers)} compiled here: {len(faults)} faults")
     return 1 if faults else 0
 
 

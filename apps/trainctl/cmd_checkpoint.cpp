@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/retention.h"
@@ -132,9 +133,10 @@ void inspect(const CheckpointOptions& o) {
   const size_t shown = o.all_tensors ? m.tensors.size() : std::min<size_t>(m.tensors.size(), 24);
   for (size_t i = 0; i < shown; ++i) {
     const TensorRecord& t = m.tensors[i];
-    const std::string stored = !t.alias_of.empty()            ? "as " + t.alias_of
-                               : !t.derived_from_role.empty() ? "cast of " + t.derived_from_role
-                                                              : fmt::format("{} parts", t.chunks.size());
+    const std::string stored = !t.alias_of.empty() ? "as " + t.alias_of
+                               : !t.derived_from_role.empty()
+                                   ? "cast of " + t.derived_from_role
+                                   : fmt::format("{} part{}", t.chunks.size(), t.chunks.size() == 1 ? "" : "s");
     print_out(
         fmt::format("  {:<48} {:<11} {:<5} {:<16} {}\n", t.name, t.role, name(t.dtype), shape_text(t.shape), stored));
   }
@@ -213,6 +215,13 @@ void mark(const CheckpointOptions& o) {
 
 void prune(const CheckpointOptions& o) {
   const std::filesystem::path root = checkpoint_root_of(o.path);
+  const std::filesystem::path lock_file = root.parent_path() / "lock";  // of the run directory; a run deletes by itself
+  FileLock lock;
+  std::string holder;
+  if (!o.dry_run && std::filesystem::exists(lock_file) && !lock.try_acquire(lock_file, "checkpoint prune", &holder))
+    fail(ErrorKind::environment, fmt::format("the run is still using {} ({}); prune when it has ended, or set "
+                                             "checkpoint.keep in its recipe",
+                                             root.string(), holder));
   const std::vector<std::filesystem::path> gone = prune_checkpoints(root, o.keep, o.dry_run);
   if (o.json) {
     ordered_json folders = ordered_json::array();

@@ -1,10 +1,12 @@
 // apps/trainctl/cmd_launch.cpp -- `trainctl launch R`: plan, preflight, start the ranks, stay with them.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -16,6 +18,7 @@
 #include "launch/preflight.h"
 #include "launch/run_directory.h"
 #include "launch/supervise.h"
+#include "planner/plan.h"
 #include "topology/discover.h"
 #include "topology/hostlist.h"
 
@@ -41,46 +44,51 @@ TopologyConfig topology_of(const LaunchArguments& arguments, const SlurmAllocati
   return topology;
 }
 
-PreflightHooks hooks() {
-  return {.data =
-              [](const Recipe& recipe) {
-                for (const DataSourceConfig& source : recipe.data.train) find_token_files(source.path);
+void find_data(const Recipe& recipe) {
+  for (const DataSourceConfig& source : recipe.data.train) find_token_files(source.path);
+}
+
+// All checkpoints that may exist at once, the one being written included: f32 master weights and two moments.
+int64_t checkpoint_bytes(const Plan& numbers) {
+  constexpr int64_t kBytesPerParameter = 12;
+  return checked_mul(checked_mul(numbers.parameters, kBytesPerParameter), numbers.recipe.checkpoint.keep + 1);
+}
+
+PreflightHooks hooks(const Plan& numbers) {
+  return {.data = find_data,
+          .memory =
+              [&numbers](const LaunchPlan&) {
+                return numbers.refused() ? numbers.verdict.reasons : std::vector<std::string>();
               },
-          .memory = {},
-          .checkpoint_bytes = {}};
+          .checkpoint_bytes = [&numbers](const LaunchPlan&) { return checkpoint_bytes(numbers); }};
 }
 
-std::string describe_hosts(const RankMap& map) {
-  std::string text;
-  for (const HostPlace& place : map.hosts)
-    text += fmt::format("  {}: ranks {} to {} on {} slots\n", place.host.name, place.first_rank,
-                        place.first_rank + place.num_ranks - 1, place.slots);
-  return text;
-}
-
-std::string describe_plan(const LaunchPlan& plan) {
+std::string describe(const LaunchPlan& plan, const Plan& numbers) {
   const ParallelismConfig& p = plan.job.recipe.parallelism;
   std::string text = fmt::format("{} ranks: tensor_parallel {}{} x pipeline_parallel {} x data_parallel {}\n",
                                  plan.job.world_size, p.tensor_parallel, p.sequence_parallel ? " (sequence)" : "",
                                  p.pipeline_parallel, p.data_parallel.value.value_or(1));
-  text += describe_hosts(plan.map);
-  return text + plan.binding + "\n";
+  for (const HostPlace& place : plan.map.hosts)
+    text += fmt::format("  {}: ranks {} to {} on {} slots\n", place.host.name, place.first_rank,
+                        place.first_rank + place.num_ranks - 1, place.slots);
+  text += plan.binding + "\n";
+  for (const std::string& reason : numbers.verdict.reasons) text += reason + "\n";
+  return text;
 }
 
-void print_dry_run(const LaunchPlan& plan, const Command& command, const RunPaths& paths) {
-  print_out(describe_plan(plan));
-  print_out("would write:\n");
-  for (const auto& file : {paths.recipe(), paths.plan(), paths.launch()}) print_out("  " + file.string() + "\n");
-  print_out("would run:\n  " + shell_line(command) + "\n");
-}
-
-// Preflight's complaints about data do not stop a dry run: the data may be elsewhere.
-void warn_about_data(const LaunchPlan& plan) {
+// Missing data does not stop a dry run: it may be elsewhere. A plan that does not fit does.
+void dry_run(const LaunchPlan& plan, const Plan& numbers, const Command& command) {
   try {
-    hooks().data(plan.job.recipe);
+    find_data(plan.job.recipe);
   } catch (const Error& e) {
     print_warnings({e.what()});
   }
+  const RunPaths paths{plan.job.run_dir};
+  print_out(describe(plan, numbers));
+  print_out("would write:\n");
+  for (const auto& file : {paths.recipe(), paths.plan(), paths.launch()}) print_out("  " + file.string() + "\n");
+  print_out("would run:\n  " + shell_line(command) + "\n");
+  if (numbers.refused()) fail(ErrorKind::plan, numbers.verdict.reasons.front());
 }
 
 std::filesystem::path run_directory_of(const LaunchArguments& arguments, const std::string& name) {
@@ -88,6 +96,11 @@ std::filesystem::path run_directory_of(const LaunchArguments& arguments, const s
   const auto now = std::chrono::system_clock::now();
   return std::filesystem::absolute(given.empty() ? default_run_directory(name, now, !arguments.dry_run) : given)
       .lexically_normal();
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 void launch(const LaunchArguments& arguments) {
@@ -105,27 +118,28 @@ void launch(const LaunchArguments& arguments) {
   const std::filesystem::path worker =
       arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
   print_warnings(warnings);
-  if (arguments.dry_run)
-    warn_about_data(plan);
-  else
-    preflight(plan, worker, arguments.run_dir.empty() ? "runs" : arguments.run_dir.c_str(), hooks());
+  const Plan numbers = make_plan(
+      recipe, {.topology = &topology, .ranks = plan.job.world_size, .oversubscribe = arguments.request.oversubscribe});
+  if (!arguments.dry_run)
+    preflight(plan, worker, arguments.run_dir.empty() ? "runs" : arguments.run_dir.c_str(), hooks(numbers));
   const std::filesystem::path root = run_directory_of(arguments, recipe.recipe.name);
   const RunPaths paths{root};
   plan.job.run_dir = root.string();
   const Command command = launch_command(plan, std::filesystem::absolute(worker), paths.launch(), host_traits());
   if (arguments.dry_run) {
-    print_dry_run(plan, command, paths);
+    dry_run(plan, numbers, command);
     return;
   }
   const RunDirectory directory = open_run_directory(root, arguments.request.resume);
   if (directory.continues)
     for (const std::string& change : recipe_changes(paths, plan.job.recipe))
       print_warnings({"the run continues with another recipe: " + change});
-  write_run_files(paths, plan.job, plan_json(plan));
-  print_out(fmt::format("{}run directory {}\n", describe_plan(plan), root.string()));
+  write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
+  print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));
   const JobOutcome outcome =
       supervise(plan.job, command,
                 {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
+                 .live_columns = terminal_columns(),
                  .result =
                      [](std::string_view text) {
                        print_out(text);

@@ -41,11 +41,17 @@ CollectivesOptions options_of(const Job& job) {
 int run_mpi(const Job& job) {
   auto collectives = make_mpi_world_collectives(options_of(job));
   const int rank = collectives->rank();
+  // Before anything is written: N processes that each believe they are alone must leave no trace in the run directory.
+  if (collectives->size() != job.world_size)
+    fail(ErrorKind::environment,
+         fmt::format("this process is rank {} of {}, but the plan has {} ranks; start the worker through `trainctl "
+                     "launch`, and under srun name the PMI of this MPI (--mpi=pmix)",
+                     rank, collectives->size(), job.world_size));
   const Logger log = make_file_logger(RunPaths{job.run_dir}.rank_log(rank), rank);
-  const TrainEnd end = train_rank({.job = job,
-                                   .collectives = std::move(collectives),
-                                   .log = log,
-                                   .abort = [](int code, const std::string&) { abort_mpi(code); }});
+  const TrainEnd end = train_rank(
+      {.job = job, .collectives = std::move(collectives), .log = log, .abort = [](int code, const std::string&) {
+         abort_mpi(code);
+       }});
   return end == TrainEnd::stopped ? kStoppedExit : 0;
 }
 
@@ -93,7 +99,8 @@ int main(int argc, char** argv) {
     } else if (argument == "--launch" && i + 1 < argc) {
       launch = argv[++i];
     } else {
-      fmt::print(stderr, "trainctl_worker: unknown argument {}; usage: trainctl_worker [--threads] --launch launch.json\n",
+      fmt::print(stderr,
+                 "trainctl_worker: unknown argument {}; usage: trainctl_worker [--threads] --launch launch.json\n",
                  argument);
       return exit_code(ErrorKind::usage);
     }

@@ -17,14 +17,21 @@ void adamw_entry(const AdamW& a, Stream& stream) {
          "adamw: a view is not contiguous");
   ensure(a.step >= 1, "adamw: steps count from 1");
   const double step = static_cast<double>(a.step);
-  const AdamWCpu k{.master = a.master.as<float>(), .m = a.m.as<float>(), .v = a.v.as<float>(),
-                   .weight = a.weight ? &a.weight.as<bf16>()->bits : nullptr, .grad = a.grad.as<float>(), .n = n,
-                   .lr = static_cast<float>(a.lr), .beta1 = static_cast<float>(a.beta1),
-                   .rest1 = static_cast<float>(1.0 - a.beta1), .beta2 = static_cast<float>(a.beta2),
+  const AdamWCpu k{.master = a.master.as<float>(),
+                   .m = a.m.as<float>(),
+                   .v = a.v.as<float>(),
+                   .weight = a.weight ? &a.weight.as<bf16>()->bits : nullptr,
+                   .grad = a.grad.as<float>(),
+                   .n = n,
+                   .lr = static_cast<float>(a.lr),
+                   .beta1 = static_cast<float>(a.beta1),
+                   .rest1 = static_cast<float>(1.0 - a.beta1),
+                   .beta2 = static_cast<float>(a.beta2),
                    .rest2 = static_cast<float>(1.0 - a.beta2),
                    .correction1 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta1, step))),
                    .correction2 = static_cast<float>(1.0 / (1.0 - std::pow(a.beta2, step))),
-                   .eps = static_cast<float>(a.eps), .weight_decay = static_cast<float>(a.weight_decay),
+                   .eps = static_cast<float>(a.eps),
+                   .weight_decay = static_cast<float>(a.weight_decay),
                    .grad_scale = a.grad_scale};
   stream.enqueue([k] { run(k); });
 }

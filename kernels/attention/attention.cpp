@@ -28,39 +28,67 @@ AttentionShape shape_of(const Args& a, const char* kernel) {
   check(a.out, a.q.shape, a.q.dtype, text.c_str());
   ensure(a.group >= 1 && a.head_offset >= 0 && (heads == 0 || (a.head_offset + heads - 1) / a.group < kv_heads),
          who + ": a query head's key/value head lies outside k");
-  ensure(a.lse.numel() == batch * heads * positions && contiguous(a.lse), who + ": lse must be contiguous f32 [B, H, S]");
+  ensure(a.lse.numel() == batch * heads * positions && contiguous(a.lse),
+         who + ": lse must be contiguous f32 [B, H, S]");
   ensure(!a.document_start || (a.document_start.numel() == batch * positions && contiguous(a.document_start)),
          who + ": document_start must be contiguous i32 [B, S]");
   ensure(positions < (int64_t{1} << 31), who + ": positions must fit 32 bits");
-  return {.batch = batch, .positions = positions, .heads = heads, .kv_heads = kv_heads, .dim = dim, .group = a.group,
+  return {.batch = batch,
+          .positions = positions,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .dim = dim,
+          .group = a.group,
           .head_offset = a.head_offset,
-          .document_start = a.document_start ? a.document_start.template as<int32_t>() : nullptr, .scale = a.scale,
+          .document_start = a.document_start ? a.document_start.template as<int32_t>() : nullptr,
+          .scale = a.scale,
           .bf16 = is_bf16(a.q, kernel)};
 }
 
 template <void (*run)(const AttentionForwardCpu&)>
 void forward_entry(const AttentionForward& a, Stream& stream) {
-  const AttentionForwardCpu k{.shape = shape_of(a, "attention_forward"), .q = a.q.data, .k = a.k.data, .v = a.v.data,
-                              .out = a.out.data, .q_at = strides(a.q), .k_at = strides(a.k), .v_at = strides(a.v),
-                              .out_at = strides(a.out), .lse = a.lse.as<float>()};
+  const AttentionForwardCpu k{.shape = shape_of(a, "attention_forward"),
+                              .q = a.q.data,
+                              .k = a.k.data,
+                              .v = a.v.data,
+                              .out = a.out.data,
+                              .q_at = strides(a.q),
+                              .k_at = strides(a.k),
+                              .v_at = strides(a.v),
+                              .out_at = strides(a.out),
+                              .lse = a.lse.as<float>()};
   if (a.q.numel() > 0) stream.enqueue([k] { run(k); });
 }
 
 template <void (*run)(const AttentionBackwardCpu&)>
 void backward_entry(const AttentionBackward& a, Stream& stream) {
   const AttentionShape shape = shape_of(a, "attention_backward");
-  const char* text = "attention_backward: a gradient differs from its tensor in shape or dtype, or its last stride is not 1";
+  const char* text =
+      "attention_backward: a gradient differs from its tensor in shape or dtype, or its last stride is not 1";
   check(a.dout, a.q.shape, a.q.dtype, text);
   check(a.dq, a.q.shape, a.q.dtype, text);
   check(a.dk, a.k.shape, a.q.dtype, text);
   check(a.dv, a.k.shape, a.q.dtype, text);
   ensure(a.delta.numel() == a.lse.numel() && contiguous(a.delta),
          "attention_backward: delta must be contiguous f32 [B, H, S]");
-  const AttentionBackwardCpu k{.shape = shape, .q = a.q.data, .k = a.k.data, .v = a.v.data, .out = a.out.data,
-                               .dout = a.dout.data, .dq = a.dq.data, .dk = a.dk.data, .dv = a.dv.data,
-                               .q_at = strides(a.q), .k_at = strides(a.k), .v_at = strides(a.v),
-                               .out_at = strides(a.out), .dout_at = strides(a.dout), .dq_at = strides(a.dq),
-                               .dk_at = strides(a.dk), .dv_at = strides(a.dv), .lse = a.lse.as<float>(),
+  const AttentionBackwardCpu k{.shape = shape,
+                               .q = a.q.data,
+                               .k = a.k.data,
+                               .v = a.v.data,
+                               .out = a.out.data,
+                               .dout = a.dout.data,
+                               .dq = a.dq.data,
+                               .dk = a.dk.data,
+                               .dv = a.dv.data,
+                               .q_at = strides(a.q),
+                               .k_at = strides(a.k),
+                               .v_at = strides(a.v),
+                               .out_at = strides(a.out),
+                               .dout_at = strides(a.dout),
+                               .dq_at = strides(a.dq),
+                               .dk_at = strides(a.dk),
+                               .dv_at = strides(a.dv),
+                               .lse = a.lse.as<float>(),
                                .delta = a.delta.as<float>()};
   if (a.k.numel() > 0) stream.enqueue([k] { run(k); });
 }

@@ -1,17 +1,17 @@
-// kernels/attention/attention_backward_cpu.cpp -- key/value heads over threads; the gradients of a head's keys and values
-// are gathered by its one thread over query heads and query blocks in ascending order.
+// kernels/attention/attention_backward_cpu.cpp -- key/value heads over threads; the gradients of a head's keys and
+// values are gathered by its one thread over query heads and query blocks in ascending order.
 #include "kernels/attention/attention_blocks.h"
 
 namespace trainctl::kernels::TRAINCTL_LEVEL {
 namespace {
 
 struct Buffers {
-  float *dk, *dv;                      // [positions][padded]
-  float *q, *dout, *dq;                // [dim][query]
-  float *q_rows, *dout_rows;           // [query][padded]
-  float *weights, *dscores;            // [key][query]
-  float *k_copy, *v_copy;              // [key][dim]
-  int64_t padded;                      // dim rounded up to whole vectors
+  float *dk, *dv;             // [positions][padded]
+  float *q, *dout, *dq;       // [dim][query]
+  float *q_rows, *dout_rows;  // [query][padded]
+  float *weights, *dscores;   // [key][query]
+  float *k_copy, *v_copy;     // [key][dim]
+  int64_t padded;             // dim rounded up to whole vectors
 };
 Buffers buffers(const AttentionShape& s) {
   Buffers u{};
@@ -36,10 +36,11 @@ void score_gradients(const Buffers& u, int64_t j0, int64_t keys, const Visibilit
                      const float* delta) {
   for (int g = 0; g < kGroups; ++g) {
     const vf l = load(lse + g * kLanes, Whole{}), d = load(delta + g * kLanes, Whole{});
-    for (int64_t j = 0; j < keys; ++j) {
+    const int64_t seen = kMasked ? see.covered(j0, keys, g) : keys;
+    for (int64_t j = 0; j < seen; ++j) {
       float* p = u.weights + j * kQueries + g * kLanes;
       float* ds = u.dscores + j * kQueries + g * kLanes;
-      vf w = exp(load(p, Whole{}) - l);
+      vf w = exp_bounded(load(p, Whole{}) - l);
       if constexpr (kMasked) w = see.visible(j0 + j, g) ? w : vf{};
       store(p, w, Whole{});
       store(ds, w * (load(ds, Whole{}) - d), Whole{});
@@ -78,17 +79,27 @@ void query_block(const AttentionBackwardCpu& k, const Buffers& u, int64_t b, int
     const int64_t keys = least(kKeys, see.end - j0);
     const Rows key = rows_of(at<T>(k.k, k.k_at, b, j0, kv), k.k_at.position, keys, s.dim, u.k_copy);
     const Rows value = rows_of(at<T>(k.v, k.v_at, b, j0, kv), k.v_at.position, keys, s.dim, u.v_copy);
-    block_product<false>(keys, kQueries, s.dim, key.data, key.stride, 1, u.q, kQueries, u.weights, kQueries);
-    block_product<false>(keys, kQueries, s.dim, value.data, value.stride, 1, u.dout, kQueries, u.dscores, kQueries);
+    see.slices(j0, keys, [&](int64_t c, int64_t n, int64_t lane) {
+      const int64_t to = c * kQueries + lane;
+      block_product<false>(n, kQueries - lane, s.dim, key.data + c * key.stride, key.stride, 1, u.q + lane, kQueries,
+                           u.weights + to, kQueries);
+      block_product<false>(n, kQueries - lane, s.dim, value.data + c * value.stride, value.stride, 1, u.dout + lane,
+                           kQueries, u.dscores + to, kQueries);
+    });
     if (see.masked(j0, keys))
       score_gradients<true>(u, j0, keys, see, lse, delta);
     else
       score_gradients<false>(u, j0, keys, see, lse, delta);
-    block_product<true>(keys, u.padded, kQueries, u.weights, kQueries, 1, u.dout_rows, u.padded, u.dv + j0 * u.padded,
-                        u.padded);
-    block_product<true>(keys, u.padded, kQueries, u.dscores, kQueries, 1, u.q_rows, u.padded, u.dk + j0 * u.padded,
-                        u.padded);
-    block_product<true>(s.dim, kQueries, keys, key.data, 1, key.stride, u.dscores, kQueries, u.dq, kQueries);
+    see.slices(j0, keys, [&](int64_t c, int64_t n, int64_t lane) {
+      const float *weights = u.weights + c * kQueries + lane, *dscores = u.dscores + c * kQueries + lane;
+      const int64_t queries = kQueries - lane, row = (j0 + c) * u.padded;
+      block_product<true>(n, u.padded, queries, weights, kQueries, 1, u.dout_rows + lane * u.padded, u.padded,
+                          u.dv + row, u.padded);
+      block_product<true>(n, u.padded, queries, dscores, kQueries, 1, u.q_rows + lane * u.padded, u.padded, u.dk + row,
+                          u.padded);
+      block_product<true>(s.dim, queries, n, key.data + c * key.stride, 1, key.stride, dscores, kQueries, u.dq + lane,
+                          kQueries);
+    });
   }
 
   vf scale[kGroups];

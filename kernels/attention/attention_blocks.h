@@ -13,6 +13,7 @@ namespace trainctl::kernels::TRAINCTL_LEVEL {
 
 constexpr int64_t kQueries = 64;  // queries of a block: a multiple of every vector width
 constexpr int64_t kKeys = 64;     // keys of a block
+constexpr int64_t kSlice = 16;    // keys of a slice of a block on the diagonal
 constexpr int kGroups = kQueries / kLanes;
 
 template <class T>
@@ -105,6 +106,22 @@ struct Visibility {
   // Whether some query of the block may not see some key of [j0, j0 + keys).
   TRAINCTL_INLINE bool masked(int64_t j0, int64_t keys) const {
     return j0 + keys - 1 > first_query || j0 < latest_first;
+  }
+  // f(first key, keys, first lane) over a block of keys. On the diagonal the block comes in slices, each without the
+  // vectors of queries that see none of its keys: nothing is computed for those, and nothing may be read.
+  template <class F>
+  TRAINCTL_INLINE void slices(int64_t j0, int64_t keys, F&& f) const {
+    if (j0 + keys - 1 <= first_query) {
+      f(int64_t{0}, keys, int64_t{0});
+      return;
+    }
+    for (int64_t c = 0; c < keys; c += kSlice)
+      f(c, least(kSlice, keys - c), most(0, j0 + c - first_query) / kLanes * kLanes);
+  }
+  // Keys of the block that slices() covers for lane group g.
+  TRAINCTL_INLINE int64_t covered(int64_t j0, int64_t keys, int g) const {
+    const int64_t seen = first_query + (g + 1) * kLanes - j0;
+    return least(keys, (seen + kSlice - 1) / kSlice * kSlice);
   }
   TRAINCTL_INLINE vi visible(int64_t key, int g) const {
     const vi j = set1i(static_cast<int32_t>(key));

@@ -17,8 +17,9 @@ bool absorb(float* scores, int64_t j0, int64_t keys, const Visibility& see, Soft
   bool changed = false;
   for (int g = 0; g < kGroups; ++g) {
     float* column = scores + g * kLanes;
+    const int64_t seen = kMasked ? see.covered(j0, keys, g) : keys;
     vf top = state.maximum[g];
-    for (int64_t j = 0; j < keys; ++j) {
+    for (int64_t j = 0; j < seen; ++j) {
       vf s = load(column + j * kQueries, Whole{});
       if constexpr (kMasked) {
         s = see.visible(j0 + j, g) ? s : set1(-infinity);
@@ -27,11 +28,11 @@ bool absorb(float* scores, int64_t j0, int64_t keys, const Visibility& see, Soft
       top = max(s, top);
     }
     const vf base = top == set1(-infinity) ? vf{} : top;  // no key seen yet: every weight is exp(-inf) = 0
-    shrink[g] = exp(state.maximum[g] - base);
+    shrink[g] = exp_bounded(state.maximum[g] - base);
     state.maximum[g] = top;
     vf sum = state.sum[g] * shrink[g];
-    for (int64_t j = 0; j < keys; ++j) {
-      const vf p = exp(load(column + j * kQueries, Whole{}) - base);
+    for (int64_t j = 0; j < seen; ++j) {
+      const vf p = exp_bounded(load(column + j * kQueries, Whole{}) - base);
       store(column + j * kQueries, p, Whole{});
       sum += p;
     }
@@ -46,8 +47,8 @@ void query_block(const AttentionForwardCpu& k, int64_t b, int64_t h, int64_t i0)
   const AttentionShape& s = k.shape;
   const int64_t rows = least(kQueries, s.positions - i0), kv = (s.head_offset + h) / s.group;
   float* q = scratch_floats(ScratchSlot::work, kQueries * (2 * s.dim + kKeys) + 2 * kKeys * s.dim);  // [dim][query]
-  float* out = q + kQueries * s.dim;                                                               // [dim][query]
-  float* scores = out + kQueries * s.dim;                                                          // [key][query]
+  float* out = q + kQueries * s.dim;                                                                 // [dim][query]
+  float* scores = out + kQueries * s.dim;                                                            // [key][query]
   float* k_copy = scores + kQueries * kKeys;
   float* v_copy = k_copy + kKeys * s.dim;
   pack_transposed(at<T>(k.q, k.q_at, b, i0, h), k.q_at.position, rows, s.dim, s.scale, q);
@@ -62,7 +63,10 @@ void query_block(const AttentionForwardCpu& k, int64_t b, int64_t h, int64_t i0)
   for (int64_t j0 = see.begin; j0 < see.end; j0 += kKeys) {
     const int64_t keys = least(kKeys, see.end - j0);
     const Rows key = rows_of(at<T>(k.k, k.k_at, b, j0, kv), k.k_at.position, keys, s.dim, k_copy);
-    block_product<false>(keys, kQueries, s.dim, key.data, key.stride, 1, q, kQueries, scores, kQueries);
+    see.slices(j0, keys, [&](int64_t c, int64_t n, int64_t lane) {
+      block_product<false>(n, kQueries - lane, s.dim, key.data + c * key.stride, key.stride, 1, q + lane, kQueries,
+                           scores + c * kQueries + lane, kQueries);
+    });
     vf shrink[kGroups];
     const bool changed = see.masked(j0, keys) ? absorb<true>(scores, j0, keys, see, state, shrink)
                                               : absorb<false>(scores, j0, keys, see, state, shrink);
@@ -73,7 +77,10 @@ void query_block(const AttentionForwardCpu& k, int64_t b, int64_t h, int64_t i0)
           store(o, load(o, Whole{}) * shrink[g], Whole{});
         }
     const Rows value = rows_of(at<T>(k.v, k.v_at, b, j0, kv), k.v_at.position, keys, s.dim, v_copy);
-    block_product<true>(s.dim, kQueries, keys, value.data, 1, value.stride, scores, kQueries, out, kQueries);
+    see.slices(j0, keys, [&](int64_t c, int64_t n, int64_t lane) {
+      block_product<true>(s.dim, kQueries - lane, n, value.data + c * value.stride, 1, value.stride,
+                          scores + c * kQueries + lane, kQueries, out + lane, kQueries);
+    });
   }
 
   vf inverse[kGroups];

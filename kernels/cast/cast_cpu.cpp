@@ -16,7 +16,8 @@ void convert(const CastCpu& k) {
   }
 #pragma omp parallel for schedule(static) if (k.rows * k.cols > kSerialWork)
   for (int64_t r = 0; r < k.rows; ++r)
-    sweep(k.cols, [&](int64_t i, auto part) { store(y + r * k.y_stride + i, load(x + r * k.x_stride + i, part), part); });
+    sweep(k.cols,
+          [&](int64_t i, auto part) { store(y + r * k.y_stride + i, load(x + r * k.x_stride + i, part), part); });
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace trainctl::kernels::TRAINCTL_LEVEL {
 
-constexpr int64_t kChunk = 16384;      // elements; a multiple of every vector width
+constexpr int64_t kChunk = 16384;       // elements; a multiple of every vector width
 constexpr int64_t kSerialWork = 32768;  // below this many elements threads cost more than they bring
 
 // f(i, Whole or Part) over [0, n).

@@ -10,8 +10,8 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = kLanes == 16 ? 4 : 2;
 
 template <int kRows, int kVectors, bool kAccumulate>
-TRAINCTL_INLINE void tile(int64_t depth, const float* a, int64_t a_m, int64_t a_k, const float* b, int64_t b_k, float* c,
-                          int64_t c_m) {
+TRAINCTL_INLINE void tile(int64_t depth, const float* a, int64_t a_m, int64_t a_k, const float* b, int64_t b_k,
+                          float* c, int64_t c_m) {
   vf sum[kRows][kVectors] = {};
   if constexpr (kAccumulate) {
 #pragma GCC unroll 8
@@ -44,12 +44,18 @@ void tile_strip(int64_t rows, int64_t depth, const float* a, int64_t a_m, int64_
   for (; rows >= kTileRows; rows -= kTileRows, a += kTileRows * a_m, c += kTileRows * c_m)
     tile<kTileRows, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
   switch (rows) {
-    case 5: return tile<5, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
-    case 4: return tile<4, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
-    case 3: return tile<3, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
-    case 2: return tile<2, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
-    case 1: return tile<1, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
-    default: return;
+    case 5:
+      return tile<5, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
+    case 4:
+      return tile<4, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
+    case 3:
+      return tile<3, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
+    case 2:
+      return tile<2, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
+    case 1:
+      return tile<1, kVectors, kAccumulate>(depth, a, a_m, a_k, b, b_k, c, c_m);
+    default:
+      return;
   }
 }
 
@@ -62,7 +68,12 @@ TRAINCTL_INLINE void block_product(int64_t rows, int64_t cols, int64_t depth, co
   int64_t n = 0;
   for (; n + step <= cols; n += step)
     tile_strip<kTileVectors, kAccumulate>(rows, depth, a, a_m, a_k, b + n, b_k, c + n, c_m);
-  for (; n < cols; n += kLanes) tile_strip<1, kAccumulate>(rows, depth, a, a_m, a_k, b + n, b_k, c + n, c_m);
+  const int64_t rest = (cols - n) / kLanes;
+  if (rest == 1) tile_strip<1, kAccumulate>(rows, depth, a, a_m, a_k, b + n, b_k, c + n, c_m);
+  if constexpr (kTileVectors > 2) {
+    if (rest == 2) tile_strip<2, kAccumulate>(rows, depth, a, a_m, a_k, b + n, b_k, c + n, c_m);
+    if (rest == 3) tile_strip<3, kAccumulate>(rows, depth, a, a_m, a_k, b + n, b_k, c + n, c_m);
+  }
 }
 
 // Transposes kLanes vectors in place: log2(kLanes) perfect shuffles of rows i and i + kLanes / 2.

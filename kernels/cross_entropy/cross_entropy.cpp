@@ -18,8 +18,11 @@ template <void (*run)(const CrossEntropyMaxCpu&)>
 void max_entry(const CrossEntropyMax& a, Stream& stream) {
   check_logits(a.logits, "cross_entropy_max: logits must be f32 [T, V] with a last stride of 1");
   ensure(a.maximum.numel() == a.logits.dim(0) && contiguous(a.maximum), "cross_entropy_max: maximum must be f32 [T]");
-  const CrossEntropyMaxCpu k{.logits = a.logits.as<float>(), .maximum = a.maximum.as<float>(),
-                             .rows = a.logits.dim(0), .cols = a.logits.dim(1), .stride = a.logits.stride(0)};
+  const CrossEntropyMaxCpu k{.logits = a.logits.as<float>(),
+                             .maximum = a.maximum.as<float>(),
+                             .rows = a.logits.dim(0),
+                             .cols = a.logits.dim(1),
+                             .stride = a.logits.stride(0)};
   stream.enqueue([k] { run(k); });
 }
 
@@ -29,10 +32,15 @@ void sum_entry(const CrossEntropySum& a, Stream& stream) {
   const int64_t rows = a.logits.dim(0);
   ensure(a.labels.numel() == rows && a.maximum.numel() == rows && a.sum.numel() == rows && a.target.numel() == rows,
          "cross_entropy_sum: labels, maximum, sum and target need T elements");
-  const CrossEntropySumCpu k{.logits = a.logits.as<float>(), .labels = a.labels.as<int32_t>(),
-                             .maximum = a.maximum.as<float>(), .sum = a.sum.as<float>(),
-                             .target = a.target.as<float>(), .rows = rows, .cols = a.logits.dim(1),
-                             .stride = a.logits.stride(0), .column_begin = a.column_begin};
+  const CrossEntropySumCpu k{.logits = a.logits.as<float>(),
+                             .labels = a.labels.as<int32_t>(),
+                             .maximum = a.maximum.as<float>(),
+                             .sum = a.sum.as<float>(),
+                             .target = a.target.as<float>(),
+                             .rows = rows,
+                             .cols = a.logits.dim(1),
+                             .stride = a.logits.stride(0),
+                             .column_begin = a.column_begin};
   stream.enqueue([k] { run(k); });
 }
 
@@ -61,11 +69,16 @@ void grad_entry(const CrossEntropyGrad& a, Stream& stream) {
   ensure(!a.dlogits || (a.dlogits.shape == a.logits.shape && row_contiguous(a.dlogits)),
          "cross_entropy_grad: dlogits must have the shape of logits and a last stride of 1");
   if (a.logits.numel() == 0) return;
-  const CrossEntropyGradCpu k{.logits = a.logits.as<float>(), .labels = a.labels.as<int32_t>(),
-                              .maximum = a.maximum.as<float>(), .sum = a.sum.as<float>(),
-                              .dlogits = a.dlogits ? &a.dlogits.as<bf16>()->bits : nullptr, .rows = rows,
-                              .cols = a.logits.dim(1), .stride = a.logits.stride(0),
-                              .dlogits_stride = a.dlogits ? a.dlogits.stride(0) : 0, .column_begin = a.column_begin,
+  const CrossEntropyGradCpu k{.logits = a.logits.as<float>(),
+                              .labels = a.labels.as<int32_t>(),
+                              .maximum = a.maximum.as<float>(),
+                              .sum = a.sum.as<float>(),
+                              .dlogits = a.dlogits ? &a.dlogits.as<bf16>()->bits : nullptr,
+                              .rows = rows,
+                              .cols = a.logits.dim(1),
+                              .stride = a.logits.stride(0),
+                              .dlogits_stride = a.dlogits ? a.dlogits.stride(0) : 0,
+                              .column_begin = a.column_begin,
                               .scale = a.scale};
   stream.enqueue([k] { run(k); });
 }

@@ -7,7 +7,8 @@
 // Sum:   sum[t] = sum_c exp(logits - maximum[t]); target[t] = logits[t, label] - maximum[t] when the label is in this
 //        shard, else 0. `maximum` is the one over all shards.
 // Loss:  *loss (f64 [1]) += sum over counted t of log(sum[t]) - target[t], rows in ascending order.
-// Grad:  logits := scale (exp(logits - maximum)/sum - [column is the label]) for counted rows, 0 for others; in place, or
+// Grad:  logits := scale (exp(logits - maximum)/sum - [column is the label]) for counted rows, 0 for others; in place,
+// or
 //        stored as bf16 to `dlogits` when given.
 #pragma once
 #include "tensor/tensor.h"

@@ -22,8 +22,9 @@ void gradient(const CrossEntropyGradCpu& k, T* out, int64_t out_stride) {
     const float maximum = k.maximum[r], factor = k.scale / k.sum[r];
     const int64_t label = k.labels[r] - k.column_begin;
     const bool here = label >= 0 && label < k.cols;
-    const float at_label = here ? exp(set1(x[label] - maximum))[0] * factor - k.scale : 0.0f;  // before d replaces x
-    sweep(k.cols, [&](int64_t i, auto part) { store(d + i, exp(load(x + i, part) - maximum) * factor, part); });
+    const float at_label =
+        here ? exp_bounded(set1(x[label] - maximum))[0] * factor - k.scale : 0.0f;  // before d replaces x
+    sweep(k.cols, [&](int64_t i, auto part) { store(d + i, exp_bounded(load(x + i, part) - maximum) * factor, part); });
     if (here) store(d + label, set1(at_label), Part{1});
   }
 }
@@ -56,7 +57,7 @@ void cross_entropy_sum(const CrossEntropySumCpu& k) {
     const float maximum = k.maximum[r];
     vf s[4] = {};
     sweep4(k.cols, [&](int64_t i, auto part, auto u) {
-      s[u.value] += fill_rest(exp(load(x + i, part) - maximum), 0.0f, part);
+      s[u.value] += fill_rest(exp_bounded(load(x + i, part) - maximum), 0.0f, part);
     });
     k.sum[r] = sum4(s);
     const int64_t label = k.labels[r] - k.column_begin;

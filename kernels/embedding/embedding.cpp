@@ -14,9 +14,13 @@ void forward_entry(const EmbeddingForward& a, Stream& stream) {
          "embedding_forward: ids [T], weight [rows, D] and y [T, D] do not fit together");
   ensure(contiguous(a.ids) && contiguous(a.weight) && contiguous(a.y), "embedding_forward: a view is not contiguous");
   if (a.y.numel() == 0) return;
-  const EmbeddingForwardCpu k{.ids = a.ids.as<int32_t>(), .weight = static_cast<const char*>(a.weight.data),
-                              .y = static_cast<char*>(a.y.data), .tokens = a.y.dim(0), .rows = a.weight.dim(0),
-                              .row_begin = a.row_begin, .row_bytes = a.y.dim(1) * size_of(a.y.dtype)};
+  const EmbeddingForwardCpu k{.ids = a.ids.as<int32_t>(),
+                              .weight = static_cast<const char*>(a.weight.data),
+                              .y = static_cast<char*>(a.y.data),
+                              .tokens = a.y.dim(0),
+                              .rows = a.weight.dim(0),
+                              .row_begin = a.row_begin,
+                              .row_bytes = a.y.dim(1) * size_of(a.y.dtype)};
   stream.enqueue([k] { run(k); });
 }
 
@@ -24,11 +28,17 @@ template <void (*run)(const EmbeddingBackwardCpu&)>
 void backward_entry(const EmbeddingBackward& a, Stream& stream) {
   ensure(a.dweight.rank() == 2 && a.dy.rank() == 2 && a.ids.numel() == a.dy.dim(0) && a.dweight.dim(1) == a.dy.dim(1),
          "embedding_backward: ids [T], dy [T, D] and dweight [rows, D] do not fit together");
-  ensure(contiguous(a.ids) && contiguous(a.dweight) && contiguous(a.dy), "embedding_backward: a view is not contiguous");
+  ensure(contiguous(a.ids) && contiguous(a.dweight) && contiguous(a.dy),
+         "embedding_backward: a view is not contiguous");
   if (a.dy.numel() == 0) return;
-  const EmbeddingBackwardCpu k{.ids = a.ids.as<int32_t>(), .dy = a.dy.data, .dweight = a.dweight.as<float>(),
-                               .tokens = a.dy.dim(0), .rows = a.dweight.dim(0), .row_begin = a.row_begin,
-                               .cols = a.dy.dim(1), .bf16 = is_bf16(a.dy, "embedding_backward")};
+  const EmbeddingBackwardCpu k{.ids = a.ids.as<int32_t>(),
+                               .dy = a.dy.data,
+                               .dweight = a.dweight.as<float>(),
+                               .tokens = a.dy.dim(0),
+                               .rows = a.dweight.dim(0),
+                               .row_begin = a.row_begin,
+                               .cols = a.dy.dim(1),
+                               .bf16 = is_bf16(a.dy, "embedding_backward")};
   stream.enqueue([k] { run(k); });
 }
 

@@ -20,9 +20,8 @@ void backward(const EmbeddingBackwardCpu& k) {
       if (row < 0 || row >= k.rows) continue;
       const T* dy = static_cast<const T*>(k.dy) + t * k.cols + begin;
       float* dweight = k.dweight + row * k.cols + begin;
-      sweep(width, [&](int64_t i, auto part) {
-        store(dweight + i, load(dweight + i, part) + load(dy + i, part), part);
-      });
+      sweep(width,
+            [&](int64_t i, auto part) { store(dweight + i, load(dweight + i, part) + load(dy + i, part), part); });
     }
   }
 }

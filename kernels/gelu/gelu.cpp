@@ -21,8 +21,8 @@ void backward_entry(const GeluBackward& a, Stream& stream) {
   ensure(a.x.shape == a.dy.shape && a.x.shape == a.dx.shape && a.x.dtype == a.dy.dtype && a.x.dtype == a.dx.dtype &&
              contiguous(a.x) && contiguous(a.dy) && contiguous(a.dx),
          "gelu_backward: x, dy and dx must be contiguous, of one shape and dtype");
-  const GeluBackwardCpu k{.x = a.x.data, .dy = a.dy.data, .dx = a.dx.data, .n = a.x.numel(), .tanh_form = a.tanh_form,
-                          .bf16 = bf16};
+  const GeluBackwardCpu k{
+      .x = a.x.data, .dy = a.dy.data, .dx = a.dx.data, .n = a.x.numel(), .tanh_form = a.tanh_form, .bf16 = bf16};
   stream.enqueue([k] { run(k); });
 }
 

@@ -1,4 +1,5 @@
-// kernels/gelu/gelu_cpu.cpp -- both forms on vectors. (1 + tanh(u)) / 2 is logistic(2u), so the tanh form needs one exp.
+// kernels/gelu/gelu_cpu.cpp -- both forms on vectors. (1 + tanh(u)) / 2 is logistic(2u), so the tanh form needs one
+// exp.
 #include "kernels/gelu/gelu_cpu.h"
 
 #include "kernels/common/chunks.h"
@@ -7,7 +8,7 @@
 namespace trainctl::kernels::TRAINCTL_LEVEL {
 namespace {
 
-constexpr float kSlope = 1.5957691216f;           // 2 sqrt(2 / pi)
+constexpr float kSlope = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f * kSlope;
 constexpr float kInverseRoot2Pi = 0.3989422804f;  // density of a standard normal at 0
 
@@ -45,9 +46,8 @@ void backward(const GeluBackwardCpu& k) {
   const T* x = static_cast<const T*>(k.x);
   const T* dy = static_cast<const T*>(k.dy);
   T* dx = static_cast<T*>(k.dx);
-  over_chunks(k.n, [=](int64_t i, auto part) {
-    store(dx + i, load(dy + i, part) * Form::slope(load(x + i, part)), part);
-  });
+  over_chunks(k.n,
+              [=](int64_t i, auto part) { store(dx + i, load(dy + i, part) * Form::slope(load(x + i, part)), part); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// kernels/gemm/gemm.cpp -- the ordered candidates of a matrix product: oneDNN on the storage type; for bf16 without fast
-// instructions, oneDNN in f32 on panels converted a few megabytes at a time.
+// kernels/gemm/gemm.cpp -- the ordered candidates of a matrix product: oneDNN on the storage type; for bf16 without
+// fast instructions, oneDNN in f32 on panels converted a few megabytes at a time.
 #include <algorithm>
 #include <cstring>
 
@@ -35,10 +35,22 @@ Operands check(const Gemm& g) {
   ensure(!g.bias || (g.bias.dtype == g.b.dtype && g.bias.numel() == g.c.dim(1) && contiguous(g.bias)),
          "gemm: bias must be contiguous [n] of b's dtype");
   const BiasKind bias = !g.bias ? BiasKind::none : bf16_in ? BiasKind::bf16 : BiasKind::f32;
-  return {.problem = {.m = g.c.dim(0), .n = g.c.dim(1), .k = g.a.dim(1), .a_row = g.a.stride(0), .a_col = g.a.stride(1),
-                      .b_row = g.b.stride(0), .b_col = g.b.stride(1), .c_row = g.c.stride(0), .bf16_in = bf16_in,
-                      .bf16_out = bf16_out, .accumulate = g.accumulate, .bias = bias},
-          .a = g.a.data, .b = g.b.data, .bias = g.bias.data, .c = g.c.data};
+  return {.problem = {.m = g.c.dim(0),
+                      .n = g.c.dim(1),
+                      .k = g.a.dim(1),
+                      .a_row = g.a.stride(0),
+                      .a_col = g.a.stride(1),
+                      .b_row = g.b.stride(0),
+                      .b_col = g.b.stride(1),
+                      .c_row = g.c.stride(0),
+                      .bf16_in = bf16_in,
+                      .bf16_out = bf16_out,
+                      .accumulate = g.accumulate,
+                      .bias = bias},
+          .a = g.a.data,
+          .b = g.b.data,
+          .bias = g.bias.data,
+          .c = g.c.data};
 }
 
 // k == 0: the product is zero.
@@ -64,8 +76,14 @@ Panel panel(Convert convert, ScratchSlot slot, const void* from, int64_t row, in
   const bool by_rows = col == 1 || (cols == 1 && row != 1);
   const int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows, stride = by_rows ? row : col;
   float* to = static_cast<float*>(scratch(slot, outer * inner * 4));
-  convert({.x = static_cast<const bf16*>(from) + r0 * row + c0 * col, .y = to, .rows = outer, .cols = inner,
-           .x_stride = stride, .y_stride = inner, .x_bf16 = true, .y_bf16 = false});
+  convert({.x = static_cast<const bf16*>(from) + r0 * row + c0 * col,
+           .y = to,
+           .rows = outer,
+           .cols = inner,
+           .x_stride = stride,
+           .y_stride = inner,
+           .x_bf16 = true,
+           .y_bf16 = false});
   return by_rows ? Panel{to, inner, 1} : Panel{to, 1, inner};
 }
 
@@ -86,7 +104,13 @@ void in_panels(const Operands& o) {
         c = static_cast<float*>(scratch(ScratchSlot::panel_c, m * n * 4));
         c_row = n;
         if (p.accumulate)
-          convert({.x = c16, .y = c, .rows = m, .cols = n, .x_stride = p.c_row, .y_stride = n, .x_bf16 = true,
+          convert({.x = c16,
+                   .y = c,
+                   .rows = m,
+                   .cols = n,
+                   .x_stride = p.c_row,
+                   .y_stride = n,
+                   .x_bf16 = true,
                    .y_bf16 = false});
       }
       for (int64_t k0 = 0; k0 < p.k; k0 += kPanelDepth) {
@@ -96,16 +120,35 @@ void in_panels(const Operands& o) {
         float* bias = nullptr;
         if (o.bias && k0 == 0) {
           bias = static_cast<float*>(scratch(ScratchSlot::work, n * 4));
-          convert({.x = static_cast<const bf16*>(o.bias) + n0, .y = bias, .rows = 1, .cols = n, .x_stride = n,
-                   .y_stride = n, .x_bf16 = true, .y_bf16 = false});
+          convert({.x = static_cast<const bf16*>(o.bias) + n0,
+                   .y = bias,
+                   .rows = 1,
+                   .cols = n,
+                   .x_stride = n,
+                   .y_stride = n,
+                   .x_bf16 = true,
+                   .y_bf16 = false});
         }
-        dnnl_matmul({.m = m, .n = n, .k = k, .a_row = a.row, .a_col = a.col, .b_row = b.row, .b_col = b.col,
-                     .c_row = c_row, .accumulate = p.accumulate || k0 > 0,
+        dnnl_matmul({.m = m,
+                     .n = n,
+                     .k = k,
+                     .a_row = a.row,
+                     .a_col = a.col,
+                     .b_row = b.row,
+                     .b_col = b.col,
+                     .c_row = c_row,
+                     .accumulate = p.accumulate || k0 > 0,
                      .bias = bias ? BiasKind::f32 : BiasKind::none},
                     a.data, b.data, bias, c);
       }
       if (p.bf16_out)
-        convert({.x = c, .y = c16, .rows = m, .cols = n, .x_stride = n, .y_stride = p.c_row, .x_bf16 = false,
+        convert({.x = c,
+                 .y = c16,
+                 .rows = m,
+                 .cols = n,
+                 .x_stride = n,
+                 .y_stride = p.c_row,
+                 .x_bf16 = false,
                  .y_bf16 = true});
     }
   }

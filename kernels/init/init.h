@@ -1,5 +1,5 @@
-// kernels/init/init.h -- the contract of initial values: a pure function of (key, stream, global element index), so that
-// every layout starts from the same bits.
+// kernels/init/init.h -- the contract of initial values: a pure function of (key, stream, global element index), so
+// that every layout starts from the same bits.
 //
 // Normal: x[i] = std * philox_normal(key, stream, index), rounded to f32; Constant: x[i] = value.
 // x: f32 [rows, cols] contiguous, a box of a logical [*, global_cols] tensor: element (r, c) has the index

@@ -17,9 +17,17 @@ void forward_entry(const LayerNormForward& a, Stream& stream) {
              a.rstd.numel() == a.x.dim(0),
          "layernorm_forward: gain and bias need C elements, mean and rstd R");
   if (a.x.numel() == 0) return;
-  const LayerNormForwardCpu k{.x = a.x.data, .gain = a.gain.data, .bias = a.bias.data, .y = a.y.data,
-                              .mean = a.mean.as<float>(), .rstd = a.rstd.as<float>(), .rows = a.x.dim(0),
-                              .cols = a.x.dim(1), .x_stride = a.x.stride(0), .y_stride = a.y.stride(0), .eps = a.eps,
+  const LayerNormForwardCpu k{.x = a.x.data,
+                              .gain = a.gain.data,
+                              .bias = a.bias.data,
+                              .y = a.y.data,
+                              .mean = a.mean.as<float>(),
+                              .rstd = a.rstd.as<float>(),
+                              .rows = a.x.dim(0),
+                              .cols = a.x.dim(1),
+                              .x_stride = a.x.stride(0),
+                              .y_stride = a.y.stride(0),
+                              .eps = a.eps,
                               .bf16 = bf16};
   stream.enqueue([k] { run(k); });
 }
@@ -36,10 +44,19 @@ void backward_entry(const LayerNormBackward& a, Stream& stream) {
              a.mean.numel() == a.x.dim(0) && a.rstd.numel() == a.x.dim(0),
          "layernorm_backward: gain, dgain and dbias need C elements, mean and rstd R");
   if (a.x.numel() == 0) return;
-  const LayerNormBackwardCpu k{.x = a.x.data, .gain = a.gain.data, .dy = a.dy.data, .mean = a.mean.as<float>(),
-                               .rstd = a.rstd.as<float>(), .dx = a.dx.data, .dgain = a.dgain.as<float>(),
-                               .dbias = a.dbias.as<float>(), .rows = a.x.dim(0), .cols = a.x.dim(1),
-                               .x_stride = a.x.stride(0), .dy_stride = a.dy.stride(0), .dx_stride = a.dx.stride(0),
+  const LayerNormBackwardCpu k{.x = a.x.data,
+                               .gain = a.gain.data,
+                               .dy = a.dy.data,
+                               .mean = a.mean.as<float>(),
+                               .rstd = a.rstd.as<float>(),
+                               .dx = a.dx.data,
+                               .dgain = a.dgain.as<float>(),
+                               .dbias = a.dbias.as<float>(),
+                               .rows = a.x.dim(0),
+                               .cols = a.x.dim(1),
+                               .x_stride = a.x.stride(0),
+                               .dy_stride = a.dy.stride(0),
+                               .dx_stride = a.dx.stride(0),
                                .bf16 = bf16};
   stream.enqueue([k] { run(k); });
 }

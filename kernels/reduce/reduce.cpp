@@ -17,8 +17,12 @@ template <void (*run)(const ColumnSumCpu&)>
 void columns_entry(const ColumnSum& a, Stream& stream) {
   ensure(a.x.rank() == 2 && row_contiguous(a.x) && a.out.numel() == a.x.dim(1) && contiguous(a.out),
          "column_sum: x must be [R, C] with a last stride of 1, out f32 [C]");
-  const ColumnSumCpu k{.x = a.x.data, .rows = a.x.dim(0), .cols = a.x.dim(1), .stride = a.x.stride(0),
-                       .out = a.out.as<float>(), .bf16 = is_bf16(a.x, "column_sum")};
+  const ColumnSumCpu k{.x = a.x.data,
+                       .rows = a.x.dim(0),
+                       .cols = a.x.dim(1),
+                       .stride = a.x.stride(0),
+                       .out = a.out.as<float>(),
+                       .bf16 = is_bf16(a.x, "column_sum")};
   stream.enqueue([k] { run(k); });
 }
 

@@ -1,31 +1,26 @@
 // kernels/reduce/reduce_cpu.cpp -- sums in fixed blocks.
 #include "kernels/reduce/reduce_cpu.h"
 
-#include "kernels/common/chunks.h"
+#include "kernels/common/row_blocks.h"
 
 namespace trainctl::kernels::TRAINCTL_LEVEL {
 namespace {
 
-constexpr int64_t kStrip = 256;    // columns a thread takes at a time
-constexpr int64_t kRowBlock = 64;  // rows summed before they join the total: errors grow with the blocks, not the rows
-
 template <class T>
 void columns(const ColumnSumCpu& k) {
-  const int64_t strips = (k.cols + kStrip - 1) / kStrip;
+  const RowBlocks blocks = row_blocks(k.rows);
+  float* partial = scratch_floats(ScratchSlot::partial, blocks.count * k.cols);
 #pragma omp parallel for schedule(static) if (k.rows * k.cols > kSerialWork)
-  for (int64_t s = 0; s < strips; ++s) {
-    const int64_t begin = s * kStrip, width = least(kStrip, k.cols - begin);
-    float total[kStrip] = {};
-    for (int64_t r0 = 0; r0 < k.rows; r0 += kRowBlock) {
-      float block[kStrip] = {};
-      for (int64_t r = r0; r < least(k.rows, r0 + kRowBlock); ++r) {
-        const T* x = static_cast<const T*>(k.x) + r * k.stride + begin;
-        sweep(width, [&](int64_t i, auto part) { store(block + i, load(block + i, part) + load(x + i, part), part); });
-      }
-      for (int64_t i = 0; i < width; ++i) total[i] += block[i];
-    }
-    for (int64_t i = 0; i < width; ++i) k.out[begin + i] += total[i];
+  for (int64_t b = 0; b < blocks.count; ++b) {
+    float* block = partial + b * k.cols;
+    const T* x = static_cast<const T*>(k.x) + b * blocks.size * k.stride;
+    sweep(k.cols, [&](int64_t i, auto part) { store(block + i, load(x + i, part), part); });
+    for (int64_t r = 1; r < least(blocks.size, blocks.rows - b * blocks.size); ++r)
+      sweep(k.cols, [&](int64_t i, auto part) {
+        store(block + i, load(block + i, part) + load(x + r * k.stride + i, part), part);
+      });
   }
+  add_block_sums(blocks, partial, k.cols, k.cols, k.out);
 }
 
 }  // namespace
@@ -49,6 +44,7 @@ void sum_of_squares(const SumOfSquaresCpu& k) {
 }
 
 void column_sum(const ColumnSumCpu& k) {
+  if (k.rows == 0) return;
   with_storage(k.bf16, [&]<class T>() { columns<T>(k); });
 }
 

@@ -25,10 +25,18 @@ void dropout_entry(const Dropout& a, Stream& stream) {
          "dropout: x and y must be contiguous [T, C] of one dtype");
   ensure(a.probability >= 0 && a.probability <= 1, "dropout: the probability lies outside [0, 1]");
   ensure(a.run >= 1, "dropout: run must be at least 1");
-  const DropoutCpu k{.x = a.x.data, .y = a.y.data, .rows = a.x.dim(0), .channels = a.x.dim(1), .key = a.key,
-                     .site = a.site, .threshold = static_cast<uint64_t>(std::llround(a.probability * 4294967296.0)),
-                     .scale = static_cast<float>(1.0 / (1.0 - a.probability)), .token_begin = a.token_begin,
-                     .run = a.run, .jump = a.jump, .bf16 = bf16};
+  const DropoutCpu k{.x = a.x.data,
+                     .y = a.y.data,
+                     .rows = a.x.dim(0),
+                     .channels = a.x.dim(1),
+                     .key = a.key,
+                     .site = a.site,
+                     .threshold = static_cast<uint64_t>(std::llround(a.probability * 4294967296.0)),
+                     .scale = static_cast<float>(1.0 / (1.0 - a.probability)),
+                     .token_begin = a.token_begin,
+                     .run = a.run,
+                     .jump = a.jump,
+                     .bf16 = bf16};
   stream.enqueue([k] { run(k); });
 }
 

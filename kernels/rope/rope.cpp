@@ -17,10 +17,18 @@ void rope_entry(const Rope& a, Stream& stream) {
              contiguous(a.sine),
          "rope: cosine and sine must be contiguous f32 [P, D/2]");
   if (a.x.numel() == 0) return;
-  const RopeCpu k{.x = a.x.data, .positions = a.positions.as<int32_t>(), .cosine = a.cosine.as<float>(),
-                  .sine = a.sine.as<float>(), .tokens = a.x.dim(0), .heads = a.x.dim(1), .half = half,
-                  .token_stride = a.x.stride(0), .head_stride = a.x.stride(1), .table_stride = half,
-                  .direction = a.inverse ? -1.0f : 1.0f, .bf16 = bf16};
+  const RopeCpu k{.x = a.x.data,
+                  .positions = a.positions.as<int32_t>(),
+                  .cosine = a.cosine.as<float>(),
+                  .sine = a.sine.as<float>(),
+                  .tokens = a.x.dim(0),
+                  .heads = a.x.dim(1),
+                  .half = half,
+                  .token_stride = a.x.stride(0),
+                  .head_stride = a.x.stride(1),
+                  .table_stride = half,
+                  .direction = a.inverse ? -1.0f : 1.0f,
+                  .bf16 = bf16};
   const int64_t positions = a.cosine.dim(0);
   stream.enqueue([k, positions] {
     for (int64_t t = 0; t < k.tokens; ++t)

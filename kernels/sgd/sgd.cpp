@@ -13,10 +13,15 @@ void sgd_entry(const Sgd& a, Stream& stream) {
          "sgd: master, grad, buffer and weight differ in size");
   ensure(contiguous(a.master) && contiguous(a.grad) && contiguous(a.buffer) && contiguous(a.weight),
          "sgd: a view is not contiguous");
-  const SgdCpu k{.master = a.master.as<float>(), .buffer = a.buffer ? a.buffer.as<float>() : nullptr,
-                 .weight = a.weight ? &a.weight.as<bf16>()->bits : nullptr, .grad = a.grad.as<float>(), .n = n,
-                 .lr = static_cast<float>(a.lr), .momentum = static_cast<float>(a.momentum),
-                 .weight_decay = static_cast<float>(a.weight_decay), .grad_scale = a.grad_scale};
+  const SgdCpu k{.master = a.master.as<float>(),
+                 .buffer = a.buffer ? a.buffer.as<float>() : nullptr,
+                 .weight = a.weight ? &a.weight.as<bf16>()->bits : nullptr,
+                 .grad = a.grad.as<float>(),
+                 .n = n,
+                 .lr = static_cast<float>(a.lr),
+                 .momentum = static_cast<float>(a.momentum),
+                 .weight_decay = static_cast<float>(a.weight_decay),
+                 .grad_scale = a.grad_scale};
   stream.enqueue([k] { run(k); });
 }
 

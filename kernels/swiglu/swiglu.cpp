@@ -16,7 +16,10 @@ void check(const A& gate_up, const B& y, const char* text) {
 template <void (*run)(const SwigluForwardCpu&)>
 void forward_entry(const SwigluForward& a, Stream& stream) {
   check(a.gate_up, a.y, "swiglu_forward: gate_up must be [T, 2F] and y [T, F], contiguous, of one dtype");
-  const SwigluForwardCpu k{.gate_up = a.gate_up.data, .y = a.y.data, .rows = a.y.dim(0), .cols = a.y.dim(1),
+  const SwigluForwardCpu k{.gate_up = a.gate_up.data,
+                           .y = a.y.data,
+                           .rows = a.y.dim(0),
+                           .cols = a.y.dim(1),
                            .bf16 = is_bf16(a.y, "swiglu_forward")};
   stream.enqueue([k] { run(k); });
 }
@@ -26,8 +29,12 @@ void backward_entry(const SwigluBackward& a, Stream& stream) {
   const char* text = "swiglu_backward: gate_up and dgate_up must be [T, 2F] and dy [T, F], contiguous, of one dtype";
   check(a.gate_up, a.dy, text);
   check(a.dgate_up, a.dy, text);
-  const SwigluBackwardCpu k{.gate_up = a.gate_up.data, .dy = a.dy.data, .dgate_up = a.dgate_up.data,
-                            .rows = a.dy.dim(0), .cols = a.dy.dim(1), .bf16 = is_bf16(a.dy, "swiglu_backward")};
+  const SwigluBackwardCpu k{.gate_up = a.gate_up.data,
+                            .dy = a.dy.data,
+                            .dgate_up = a.dgate_up.data,
+                            .rows = a.dy.dim(0),
+                            .cols = a.dy.dim(1),
+                            .bf16 = is_bf16(a.dy, "swiglu_backward")};
   stream.enqueue([k] { run(k); });
 }
 

@@ -33,7 +33,7 @@ class Context {
     return Tensor(arena_, shape, dtype, category);
   }
   Tensor empty_like(const Tensor& x) const { return empty(x.shape(), x.dtype()); }
-  void zero(const Tensor& x) const;  // contiguous
+  void zero(const Tensor& x) const;                       // contiguous
   void copy(const Tensor& from, const Tensor& to) const;  // same dtype and shape, contiguous
 
   int64_t flops() const { return flops_; }

@@ -48,9 +48,8 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t 
     drop_superseded(root);
     const int64_t needed = bytes + bytes / 10 + margin_bytes, free = free_bytes(root);
     if (free < needed) {
-      admission.reason =
-          fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free), root.string(),
-                      human_bytes(needed), human_bytes(bytes), human_bytes(margin_bytes));
+      admission.reason = fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free),
+                                     root.string(), human_bytes(needed), human_bytes(bytes), human_bytes(margin_bytes));
       return admission;
     }
     lay_ballast(root, ballast_bytes);

@@ -42,8 +42,8 @@ std::string cover_fault(const Shape& shape, const std::vector<Box>& boxes) {
   int64_t held = 0;
   for (const Box& box : boxes) {
     if (box.offset.rank() != shape.rank() || box.extent.rank() != shape.rank())
-      return fmt::format("a box at {} of extent {} does not have the dimensions of the shape {}",
-                         to_string(box.offset), to_string(box.extent), to_string(shape));
+      return fmt::format("a box at {} of extent {} does not have the dimensions of the shape {}", to_string(box.offset),
+                         to_string(box.extent), to_string(shape));
     for (int d = 0; d < shape.rank(); ++d)  // written so that nothing can overflow
       if (box.offset[d] < 0 || box.extent[d] < 0 || box.offset[d] > shape[d] ||
           box.extent[d] > shape[d] - box.offset[d])

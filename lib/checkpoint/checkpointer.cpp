@@ -31,10 +31,14 @@ std::string line_of(const std::string& text, int n) {
 
 std::string_view name(SaveReason reason) {
   switch (reason) {
-    case SaveReason::interval: return "interval";
-    case SaveReason::signal: return "signal";
-    case SaveReason::final: return "final";
-    case SaveReason::emergency: return "emergency";
+    case SaveReason::interval:
+      return "interval";
+    case SaveReason::signal:
+      return "signal";
+    case SaveReason::final:
+      return "final";
+    case SaveReason::emergency:
+      return "emergency";
   }
   return "?";
 }
@@ -65,6 +69,7 @@ void Checkpointer::State::finish() {
   writer_.join();
   if (current_.ok) {
     saved_step_ = current_.step;
+    rolled_back_to_ = -1;
     if (!current_manifest_.empty()) parent_ = current_manifest_;
   }
   report(std::exchange(current_, {}));
@@ -133,6 +138,7 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.scalars = scalars;
   job.deadline_s = config_.deadline_s;
   job.keep = config_.keep;
+  job.rolled_back_to = rolled_back_to_;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
   const Clock::time_point copy_start = Clock::now();
@@ -147,7 +153,11 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
 void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Clock::time_point start) {
   current_manifest_.clear();
   try {
-    write_shards(job, *staging_, fault);
+    try {
+      write_shards(job, *staging_, fault);
+    } catch (const std::exception& e) {
+      fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", job.rank, e.what()));
+    }
     if (job.rank == 0) {
       const CommitResult result = commit_attempt(job);
       current_manifest_ = result.manifest_sha256;

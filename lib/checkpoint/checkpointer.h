@@ -31,7 +31,7 @@ struct CheckpointerOptions {
   std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
   int copy_threads = 1;              // for the copy at the step boundary
   int64_t free_space_margin_bytes = int64_t{1} << 30;  // a save needs 1.1 x its bytes and this
-  int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
+  int64_t ballast_bytes = 16 << 20;                    // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
   std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
 };
@@ -46,8 +46,8 @@ struct SaveOutcome {
   int64_t step = 0;
   std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
   std::filesystem::path folder;
-  int64_t bytes = 0;                       // of this rank's files
-  double staging_s = 0, total_s = 0;       // the stall of the training thread; from the call to the commit
+  int64_t bytes = 0;                  // of this rank's files
+  double staging_s = 0, total_s = 0;  // the stall of the training thread; from the call to the commit
 };
 
 struct RestoreResult {
@@ -78,9 +78,11 @@ class Checkpointer {
 
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
-  // checkpoints or a run directory) takes that one, or the newest usable one in it.
-  // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does not
-  // fit (names, shapes and dtypes are listed). Then the catalog must not be used.
+  // checkpoints or a run directory) takes that one, or the newest usable one in it. When that is an older one of the
+  // run's own folder, the run has been rolled back: its next commit marks the steps after it as unusable (superseded),
+  // so that "auto" never goes back to them; nothing is deleted.
+  // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
+  // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
   RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
 
  private:

@@ -92,9 +92,8 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
     }
     // A state of another model is no damage: an older one would not fit either, or worse, would.
     if (!ranks.all_agree(misfit.empty()))
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} does not fit the model of this recipe:{}", folder,
-                       misfit.empty() ? " another rank names the tensors" : misfit));
+      fail(ErrorKind::checkpoint, fmt::format("{} does not fit the model of this recipe:{}", folder,
+                                              misfit.empty() ? " another rank names the tensors" : misfit));
     if (ranks.all_agree(why.empty())) {
       try {
         restore_catalog(*reader, catalog, arena_.device());
@@ -109,7 +108,10 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.scalars = m.scalars;
         result.kind = m.kind;
         parent_ = reader->info().manifest_sha256;
-        saved_step_ = fs::path(folder).parent_path() == options_.folder ? m.step : -1;
+        std::error_code unknown;
+        const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
+        saved_step_ = own ? m.step : -1;
+        rolled_back_to_ = own && from != "auto" ? m.step : -1;
         return result;
       }
     }

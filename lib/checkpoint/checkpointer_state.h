@@ -25,8 +25,8 @@ class Checkpointer::State {
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool in_flight();                         // joins a writer that is done
-  void finish();                            // blocks until none is in flight
+  bool in_flight();  // joins a writer that is done
+  void finish();     // blocks until none is in flight
   void report(SaveOutcome outcome) { outcomes_.push_back(std::move(outcome)); }
   std::string decide(int64_t step, int64_t bytes);  // rank 0's word on this save: "go", "done" or "no"
   void write(const SaveJob& job, const std::string& fault, Clock::time_point start);  // the writer thread
@@ -35,8 +35,9 @@ class Checkpointer::State {
   CheckpointerOptions options_;
   Arena& arena_;
   std::unique_ptr<StagingArea> staging_;
-  std::string parent_;          // manifest digest this run continues from
-  int64_t saved_step_ = -1;     // the newest state of this run that is known to be on disk
+  std::string parent_;           // manifest digest this run continues from
+  int64_t saved_step_ = -1;      // the newest state of this run that is known to be on disk
+  int64_t rolled_back_to_ = -1;  // by restore(path); until the next commit
 
   std::thread writer_;
   std::atomic<bool> done_ = false, cancelled_ = false;

@@ -46,8 +46,8 @@ Gathered gather(const SaveJob& job) {
       Receipt receipt = receipt_from_text(text, path.string());
       if (!receipt.ok) fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", r, receipt.reason));
       if (receipt.attempt != job.attempt || receipt.step != job.step || receipt.rank != static_cast<int64_t>(r))
-        fail(ErrorKind::checkpoint, fmt::format("rank {}: its receipt belongs to step {}, attempt {}", r, receipt.step,
-                                                receipt.attempt));
+        fail(ErrorKind::checkpoint,
+             fmt::format("rank {}: its receipt belongs to step {}, attempt {}", r, receipt.step, receipt.attempt));
       all.records[r] = {name, static_cast<int64_t>(r), static_cast<int64_t>(text.size()),
                         xxh128_hex(text.data(), text.size())};
       receipts[r] = std::move(receipt);
@@ -56,9 +56,8 @@ Gathered gather(const SaveJob& job) {
     if (have == world) break;
     if (job.cancelled && *job.cancelled) fail(ErrorKind::checkpoint, "the run is ending");
     if (wait.expired())
-      fail(ErrorKind::checkpoint,
-           fmt::format("no receipt after {} s (checkpoint.deadline_s) from rank {}", job.deadline_s,
-                       list_of_missing(receipts)));
+      fail(ErrorKind::checkpoint, fmt::format("no receipt after {} s (checkpoint.deadline_s) from rank {}",
+                                              job.deadline_s, list_of_missing(receipts)));
   }
   for (std::optional<Receipt>& r : receipts) all.receipts.push_back(std::move(*r));
   return all;
@@ -74,10 +73,9 @@ std::vector<TensorRecord> merge_tensors(const std::vector<Receipt>& receipts) {
       TensorRecord& known = at->second;
       if (known.shape != t.shape || known.dtype != t.dtype || known.alias_of != t.alias_of ||
           known.derived_from_role != t.derived_from_role)
-        fail(ErrorKind::checkpoint,
-             fmt::format("rank {} describes tensor {} ({}) as {} {}, another rank as {} {}", receipt.rank,
-                         in_quotes(t.name), t.role, name(t.dtype), to_string(t.shape), name(known.dtype),
-                         to_string(known.shape)));
+        fail(ErrorKind::checkpoint, fmt::format("rank {} describes tensor {} ({}) as {} {}, another rank as {} {}",
+                                                receipt.rank, in_quotes(t.name), t.role, name(t.dtype),
+                                                to_string(t.shape), name(known.dtype), to_string(known.shape)));
       known.chunks.insert(known.chunks.end(), t.chunks.begin(), t.chunks.end());
     }
   std::vector<TensorRecord> tensors;
@@ -105,30 +103,41 @@ Manifest make_manifest(const SaveJob& job, const Gathered& gathered) {
   }
   m.completeness = completeness_of(m.tensors, job.topology, job.provenance);
   const ScalarState& s = job.scalars;
-  const bool healthy = m.non_finite == 0 && s.non_finite_count == 0 && std::isfinite(s.last_loss) &&
-                       std::isfinite(s.last_grad_norm);
+  const bool healthy =
+      m.non_finite == 0 && s.non_finite_count == 0 && std::isfinite(s.last_loss) && std::isfinite(s.last_grad_norm);
   m.kind = healthy ? "training" : "intermediate";
   for (const StateClass& c : m.completeness)
     if (m.kind == "training" && c.state == "absent")
-      fail(ErrorKind::checkpoint, fmt::format("a training checkpoint needs every state class, \"{}\" is absent",
-                                              c.name));
+      fail(ErrorKind::checkpoint,
+           fmt::format("a training checkpoint needs every state class, \"{}\" is absent", c.name));
   check_manifest(m, "the new manifest");  // coverage: every tensor exactly once
   return m;
 }
 
-// A folder that already has this step's name: a usable one is kept beside until the new one is committed, anything else
-// is trash. Returns where the usable one went.
+// A folder that already has this step's name: what was once committed is kept beside until the new one is committed,
+// an interrupted save is trash. Returns where the old one went.
 std::optional<fs::path> clear_final_name(const SaveJob& job) {
   const fs::path final_folder = job.final_folder();
   if (!fs::exists(fs::symlink_status(final_folder))) return std::nullopt;
   const std::string name = final_folder.filename().string();
-  if (inspect_folder(final_folder).state != CheckpointState::usable) {
+  if (inspect_folder(final_folder).state == CheckpointState::incomplete) {
     move_to_trash(final_folder);
     return std::nullopt;
   }
   const fs::path aside = job.root / fmt::format("{}{}-{}", kSupersededPrefix, name, job.attempt.substr(0, 8));
   rename_to_new_name(final_folder, aside);
   return aside;
+}
+
+// After a rollback the steps beyond it belong to a history that the run has left.
+void supersede_later_steps(const SaveJob& job) {
+  if (job.rolled_back_to < 0) return;
+  for (const CheckpointInfo& info : scan_checkpoints(job.root))
+    if (info.state == CheckpointState::usable && info.step > job.rolled_back_to && info.attempt != job.attempt)
+      mark_unusable(info.folder,
+                    fmt::format("superseded: the run went on from step {} and has saved step {} since",
+                                job.rolled_back_to, job.step),
+                    "save", "");
 }
 
 void take_back(const SaveJob& job, const std::optional<fs::path>& aside) {
@@ -166,8 +175,13 @@ CommitResult commit_attempt(const SaveJob& job) {
   write_file_atomically(job.staging_folder() / kManifestName, text);
   job.reached(SavePoint::manifest);
 
-  Committed committed{job.step, job.attempt, manifest.kind, digest, static_cast<int64_t>(text.size()),
-                      static_cast<int64_t>(manifest.files.size()), 0};
+  Committed committed{job.step,
+                      job.attempt,
+                      manifest.kind,
+                      digest,
+                      static_cast<int64_t>(text.size()),
+                      static_cast<int64_t>(manifest.files.size()),
+                      0};
   for (const FileRecord& f : manifest.files) committed.bytes += f.bytes;
   const std::optional<fs::path> aside = clear_final_name(job);
   try {
@@ -188,6 +202,7 @@ CommitResult commit_attempt(const SaveJob& job) {
     write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
     job.reached(SavePoint::latest);
     if (aside) move_to_trash(*aside);
+    supersede_later_steps(job);
     apply_retention(job.root, job.keep);
     job.reached(SavePoint::retained);
   } catch (const std::exception& e) {

@@ -38,8 +38,8 @@ struct ChunkRecord {
 struct TensorRecord {
   std::string name, role;
   DType dtype = DType::f32;
-  Shape shape;                   // logical, without padding
-  std::string alias_of;          // another name with the same role; then no chunks
+  Shape shape;                    // logical, without padding
+  std::string alias_of;           // another name with the same role; then no chunks
   std::string derived_from_role;  // "master": this bf16 tensor is the round-to-nearest-even cast of it; no chunks
   std::vector<ChunkRecord> chunks;
 };
@@ -49,8 +49,8 @@ struct Receipt {
   std::string attempt;
   int64_t step = 0, rank = 0;
   bool ok = false;
-  std::string reason;          // why not
-  int64_t non_finite = 0;      // elements of what it wrote
+  std::string reason;      // why not
+  int64_t non_finite = 0;  // elements of what it wrote
   std::vector<FileRecord> files;
   std::vector<TensorRecord> tensors;
 };
@@ -102,8 +102,8 @@ std::string to_text(const Committed& committed);
 std::string to_text(const Latest& latest);
 std::string to_text(const Unusable& unusable);
 
-// Each throws Error{checkpoint} naming `source`, the member and the rule. Nothing in the result leaves its bounds: paths
-// are relative and plain, shapes have at most four dimensions and fewer than 2^63 elements, lengths match.
+// Each throws Error{checkpoint} naming `source`, the member and the rule. Nothing in the result leaves its bounds:
+// paths are relative and plain, shapes have at most four dimensions and fewer than 2^63 elements, lengths match.
 Receipt receipt_from_text(std::string_view text, const std::string& source);
 Manifest manifest_from_text(std::string_view text, const std::string& source);
 Committed committed_from_text(std::string_view text, const std::string& source);
@@ -115,7 +115,7 @@ Unusable unusable_from_text(std::string_view text, const std::string& source);
 void check_manifest(const Manifest& manifest, const std::string& source);
 
 std::string file_root_of(const std::vector<std::string>& block_xxh128);
-std::string folder_name_of(int64_t step);                     // "step-00001200"
+std::string folder_name_of(int64_t step);                      // "step-00001200"
 std::optional<int64_t> step_of_folder(std::string_view name);  // the reverse; empty for other names
 
 // Names inside a checkpoint folder.

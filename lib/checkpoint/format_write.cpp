@@ -11,9 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json schema(std::string_view name) {
-  return {{"name", name}, {"major", kSchemaMajor}, {"minor", kSchemaMinor}};
-}
+json schema(std::string_view name) { return {{"name", name}, {"major", kSchemaMajor}, {"minor", kSchemaMinor}}; }
 
 // Names of files may hold any byte; JSON may not.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -31,9 +29,9 @@ json to_json(const Shape& shape) {
 }
 
 json to_json(const FileRecord& f) {
-  return {{"path", f.path},         {"rank", f.rank},
-          {"bytes", f.bytes},       {"header_bytes", f.header_bytes},
-          {"block", kBlockBytes},   {"block_xxh128", f.block_xxh128},
+  return {{"path", f.path},          {"rank", f.rank},
+          {"bytes", f.bytes},        {"header_bytes", f.header_bytes},
+          {"block", kBlockBytes},    {"block_xxh128", f.block_xxh128},
           {"file_root", f.file_root}};
 }
 

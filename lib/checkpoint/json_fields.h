@@ -1,4 +1,5 @@
-// lib/checkpoint/json_fields.h -- members of a JSON object that must be there and be right; faults are Error{checkpoint}.
+// lib/checkpoint/json_fields.h -- members of a JSON object that must be there and be right; faults are
+// Error{checkpoint}.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,8 @@ void check_manifest(const Manifest& m, const std::string& source) {
     if (!t.alias_of.empty() || !t.derived_from_role.empty()) {
       if (!t.chunks.empty() || (!t.alias_of.empty() && !t.derived_from_role.empty()))
         refuse(label + " is an alias or derived and yet has chunks of its own");
-      const auto target = t.alias_of.empty() ? tensors.find({t.name, t.derived_from_role})
-                                             : tensors.find({t.alias_of, t.role});
+      const auto target =
+          t.alias_of.empty() ? tensors.find({t.name, t.derived_from_role}) : tensors.find({t.alias_of, t.role});
       if (target == tensors.end()) refuse(label + " points at a tensor that is not here");
       const TensorRecord& source_tensor = *target->second;
       if (!source_tensor.alias_of.empty() && !t.alias_of.empty()) refuse(label + " is an alias of an alias");

@@ -90,8 +90,7 @@ void FileHandle::read_at(void* data, int64_t bytes, int64_t offset) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_with(ErrorKind::checkpoint, "read", path_, errno);
     if (got == 0)
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} ends at byte {}, {} more are needed", path_.string(), offset, bytes));
+      fail(ErrorKind::checkpoint, fmt::format("{} ends at byte {}, {} more are needed", path_.string(), offset, bytes));
     to += got;
     offset += got;
     bytes -= got;

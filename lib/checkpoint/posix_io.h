@@ -43,7 +43,8 @@ std::string read_small_file(const std::filesystem::path& path, int64_t limit);
 // Size of a regular file; -1 when there is none, or it is a link or a folder.
 int64_t regular_file_bytes(const std::filesystem::path& path);
 
-// renameat2(RENAME_NOREPLACE); throws Error{environment} when `to` exists. File systems without the flag: checked rename.
+// renameat2(RENAME_NOREPLACE); throws Error{environment} when `to` exists. File systems without the flag: checked
+// rename.
 void rename_to_new_name(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Bytes this user may still write to the file system of `folder`.

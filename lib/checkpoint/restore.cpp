@@ -60,9 +60,8 @@ void restore_catalog(CheckpointReader& reader, const StateCatalog& catalog, Devi
     tasks.push_back(std::move(task));
   }
   // In the order of the files: each block is then read about once.
-  std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
-    return a.file != b.file ? a.file < b.file : a.at < b.at;
-  });
+  std::sort(tasks.begin(), tasks.end(),
+            [](const Task& a, const Task& b) { return a.file != b.file ? a.file < b.file : a.at < b.at; });
   const bool host = device.kind() == DeviceKind::cpu;
   const std::unique_ptr<Stream> stream = host ? nullptr : device.make_compute_stream();
   std::vector<char> bounce;

@@ -1,5 +1,6 @@
-// lib/checkpoint/safetensors.h -- the safetensors container: an 8-byte little-endian header length, a JSON header, data.
-// Strict both ways: what is written here opens with the public library, and what is read is checked before it is used.
+// lib/checkpoint/safetensors.h -- the safetensors container: an 8-byte little-endian header length, a JSON header,
+// data. Strict both ways: what is written here opens with the public library, and what is read is checked before it is
+// used.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace trainctl {
 
 inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // the public library's limit
-inline constexpr int64_t kSafetensorsAlignment = 4096;       // of the data: 8 + N is padded with spaces to this
+inline constexpr int64_t kSafetensorsAlignment = 4096;         // of the data: 8 + N is padded with spaces to this
 
 struct SafetensorsTensor {
   std::string name;
@@ -35,7 +36,7 @@ struct SafetensorsHeader {
   const SafetensorsTensor* find(std::string_view name) const;
 };
 
-std::string safetensors_dtype(DType dtype);                       // f32 -> "F32"
+std::string safetensors_dtype(DType dtype);                        // f32 -> "F32"
 std::optional<DType> dtype_of_safetensors(std::string_view name);  // empty: no such element type here (F16, F8_...)
 
 // Checks: header length against the file, strict JSON without duplicate keys, dtype known, sizes without overflow,
@@ -45,8 +46,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view header, int64_t file
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 // Length field and JSON header of the tensors, in their order, back to back from offset 0 (begin and end are set here).
-// Padded with spaces to a multiple of 4096, or to `total_bytes` when that is larger. Throws Error{internal} for F16 or a
-// tensor named twice.
+// Padded with spaces to a multiple of 4096, or to `total_bytes` when that is larger. Throws Error{internal} for F16 or
+// a tensor named twice.
 std::string encode_safetensors_header(std::vector<SafetensorsTensor>& tensors,
                                       const std::map<std::string, std::string>& metadata, int64_t total_bytes = 0);
 

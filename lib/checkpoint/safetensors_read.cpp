@@ -46,16 +46,15 @@ SafetensorsTensor read_entry(const JsonNode::Member& member, const std::string& 
                                               tensor.begin, tensor.end, data_bytes));
   int64_t expected = element_bytes(tensor.dtype);
   if (expected == 0)
-    fields.refuse("dtype", fmt::format("= {} is not known; known: F32, BF16, F64, I32, I64, U8, F16",
-                                       in_quotes(tensor.dtype)));
+    fields.refuse("dtype",
+                  fmt::format("= {} is not known; known: F32, BF16, F64, I32, I64, U8, F16", in_quotes(tensor.dtype)));
   const bool empty = std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0;
   if (empty) expected = 0;
   for (const int64_t dim : tensor.shape)
     if (!empty && __builtin_mul_overflow(expected, dim, &expected))
       fields.refuse("shape", "has more bytes than 64 bits can count");
   if (expected != tensor.bytes())
-    fields.refuse("data_offsets",
-                  fmt::format("hold {} bytes, dtype and shape need {}", tensor.bytes(), expected));
+    fields.refuse("data_offsets", fmt::format("hold {} bytes, dtype and shape need {}", tensor.bytes(), expected));
   return tensor;
 }
 
@@ -96,9 +95,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, int64_t file_b
     for (const JsonNode::Member& pair : *pairs) {
       const std::string* value = pair.value.as<std::string>();
       if (!value)
-        fail(ErrorKind::checkpoint,
-             fmt::format("{}: __metadata__ {} is of type {}, metadata are strings", file, in_quotes(pair.key),
-                         pair.value.type_name()));
+        fail(ErrorKind::checkpoint, fmt::format("{}: __metadata__ {} is of type {}, metadata are strings", file,
+                                                in_quotes(pair.key), pair.value.type_name()));
       header.metadata[pair.key] = *value;
     }
   }
@@ -110,14 +108,13 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, int64_t file_b
   for (const SafetensorsTensor& t : header.tensors) {
     if (t.begin != at)
       fail(ErrorKind::checkpoint,
-           fmt::format("{}: tensor {} starts at byte {} of the data, {} expected ({})", file, in_quotes(t.name), t.begin,
-                       at, t.begin < at ? "tensors overlap" : "bytes that no tensor owns"));
+           fmt::format("{}: tensor {} starts at byte {} of the data, {} expected ({})", file, in_quotes(t.name),
+                       t.begin, at, t.begin < at ? "tensors overlap" : "bytes that no tensor owns"));
     at = t.end;
   }
   if (at != header.data_bytes)
-    fail(ErrorKind::checkpoint,
-         fmt::format("{}: the tensors end at byte {} of the data, the file has {} bytes of data", file, at,
-                     header.data_bytes));
+    fail(ErrorKind::checkpoint, fmt::format("{}: the tensors end at byte {} of the data, the file has {} bytes of data",
+                                            file, at, header.data_bytes));
   return header;
 }
 

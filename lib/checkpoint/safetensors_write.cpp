@@ -40,8 +40,7 @@ std::string encode_safetensors_header(std::vector<SafetensorsTensor>& tensors,
     at = checked_add(at, bytes_of(t));
     t.end = at;
     if (text.size() > 1) text += ',';
-    const nlohmann::ordered_json entry = {
-        {"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
+    const nlohmann::ordered_json entry = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
     text += nlohmann::json(t.name).dump() + ":" + entry.dump();
   }
   text += '}';
@@ -73,8 +72,8 @@ void SafetensorsWriter::finish() {
   ensure(at_ == total_, "a safetensors file was finished before all its bytes were given");
   file_.sync_data();
   if (file_.size() != total_)
-    fail(ErrorKind::environment, fmt::format("{} has {} bytes, {} were written", file_.path().string(), file_.size(),
-                                             total_));
+    fail(ErrorKind::environment,
+         fmt::format("{} has {} bytes, {} were written", file_.path().string(), file_.size(), total_));
   file_.close();
 }
 

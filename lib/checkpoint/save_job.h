@@ -12,6 +12,8 @@
 
 namespace trainctl {
 
+class StagingArea;
+
 // The protocol's steps, in order; half_written is inside S4. Ranks other than 0 end with `receipt`.
 enum class SavePoint : uint8_t {
   created,       // S3
@@ -36,7 +38,8 @@ struct SaveJob {
   ScalarState scalars;
   double deadline_s = 600;
   int64_t keep = 3;
-  std::function<void(SavePoint)> on_point;      // may be empty; a throw fails the attempt there
+  int64_t rolled_back_to = -1;                   // the run was told to go on from this older step; -1: no
+  std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
   const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
 
   std::filesystem::path staging_folder() const;  // <root>/.staging/step-00001200.<attempt>
@@ -67,7 +70,6 @@ class PatientWait {
 // are taken from the image just before each block is written. Throws Error on failure, after trying to leave a receipt
 // with status "failed" (the ballast is given up for it when the disk is full).
 // `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
-class StagingArea;
 void write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
 
 // S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
@@ -83,7 +85,8 @@ void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept;
 // Why rank 0 gave the attempt up, "" when it did not (or nothing tells).
 std::string abandoned_reason(const SaveJob& job);
 
-// The other ranks: waits until rank 0 has committed or given up. Throws Error{checkpoint} with the reason if it gave up.
+// The other ranks: waits until rank 0 has committed or given up. Throws Error{checkpoint} with the reason if it gave
+// up.
 void await_commit(const SaveJob& job);
 
 // What the first version of every class follows from; `absent` where the caller gave no text.

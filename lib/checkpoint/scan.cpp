@@ -50,8 +50,8 @@ void check_file(const fs::path& folder, const std::string& relative, int64_t byt
 }
 
 Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
-  const Committed committed = committed_from_text(read_small_file(folder / kCommittedName, 1 << 20),
-                                                  (folder / kCommittedName).string());
+  const Committed committed =
+      committed_from_text(read_small_file(folder / kCommittedName, 1 << 20), (folder / kCommittedName).string());
   info.step = committed.step;
   info.kind = committed.kind;
   info.attempt = committed.attempt;
@@ -86,10 +86,14 @@ Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
 
 std::string_view name(CheckpointState state) {
   switch (state) {
-    case CheckpointState::usable: return "usable";
-    case CheckpointState::unusable: return "unusable";
-    case CheckpointState::incomplete: return "incomplete";
-    case CheckpointState::damaged: return "damaged";
+    case CheckpointState::usable:
+      return "usable";
+    case CheckpointState::unusable:
+      return "unusable";
+    case CheckpointState::incomplete:
+      return "incomplete";
+    case CheckpointState::damaged:
+      return "damaged";
   }
   return "?";
 }

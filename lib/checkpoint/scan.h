@@ -37,8 +37,8 @@ CheckpointInfo inspect_folder(const std::filesystem::path& folder, Manifest* man
 // newest step first. An empty list when there is no such folder.
 std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root);
 
-// A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of checkpoints
-// it stands for. Throws Error{checkpoint} when it is none of these.
+// A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of
+// checkpoints it stands for. Throws Error{checkpoint} when it is none of these.
 std::filesystem::path checkpoint_root_of(const std::filesystem::path& path);
 bool is_checkpoint_folder(const std::filesystem::path& path);  // has a manifest, COMMITTED or UNUSABLE
 

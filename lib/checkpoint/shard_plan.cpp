@@ -49,6 +49,8 @@ std::map<size_t, size_t> derivations(const StateCatalog& catalog) {
   return master_of;
 }
 
+bool is_model_state(std::string_view role) { return role == "weight" || role == "master" || role == "buffer"; }
+
 TensorRecord record_of(const StateEntry& e) {
   TensorRecord record;
   record.name = e.name;
@@ -117,7 +119,7 @@ ShardPlan plan_shards(const StateCatalog& catalog, int64_t rank) {
     } else if (e.owner && (e.box.extent.numel() > 0 || e.shape.numel() == 0)) {
       const auto derived = weight_of.find(i);
       const Chosen c = {i, derived == weight_of.end() ? -1 : static_cast<int64_t>(derived->second)};
-      (e.role == "weight" || e.role == "buffer" ? model : optim).push_back(c);
+      (is_model_state(e.role) ? model : optim).push_back(c);
     }
   }
   append_file(plan, catalog, std::move(model), "model", rank);

@@ -19,10 +19,10 @@ struct PlannedTensor {
 };
 
 struct PlannedFile {
-  FileRecord record;                       // path, rank, bytes, header_bytes; no digests yet
-  std::vector<SafetensorsTensor> header;   // in file order
-  std::vector<PlannedTensor> tensors;      // in the same order
-  int64_t image_offset = 0;                // of the file's first byte in the staging image
+  FileRecord record;                      // path, rank, bytes, header_bytes; no digests yet
+  std::vector<SafetensorsTensor> header;  // in file order
+  std::vector<PlannedTensor> tensors;     // in the same order
+  int64_t image_offset = 0;               // of the file's first byte in the staging image
 };
 
 struct ShardPlan {
@@ -32,9 +32,10 @@ struct ShardPlan {
 };
 
 // Which entries: owners, no aliases; empty boxes only of tensors without elements. A bf16 "weight" whose f32 "master"
-// has the same name and box in this catalog is derived: the receipt says so and nothing is written for it. Weights go to
-// data/model-r<rank>.safetensors, everything else to data/optim-r<rank>.safetensors; wide elements first, so that every
-// tensor is aligned to its element. Throws Error{internal} for an entry that contradicts itself.
+// has the same name and box in this catalog is derived: the receipt says so and nothing is written for it. Weights,
+// masters and buffers go to data/model-r<rank>.safetensors, everything else to data/optim-r<rank>.safetensors; wide
+// elements first, so that every tensor is aligned to its element. Throws Error{internal} for an entry that contradicts
+// itself.
 ShardPlan plan_shards(const StateCatalog& catalog, int64_t rank);
 
 // Bytes of the staging image; the same for every rank number, step and attempt.

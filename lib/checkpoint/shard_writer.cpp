@@ -133,9 +133,8 @@ int64_t wall_clock_ns() {
 }
 
 PatientWait::PatientWait(double deadline_s)
-    : end_(std::chrono::steady_clock::now() +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(
-               std::min(deadline_s, 1e9)))) {}
+    : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                  std::chrono::duration<double>(std::min(deadline_s, 1e9)))) {}
 
 bool PatientWait::expired() const { return std::chrono::steady_clock::now() >= end_; }
 

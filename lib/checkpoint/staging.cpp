@@ -14,7 +14,7 @@
 namespace trainctl {
 namespace {
 
-constexpr int64_t kPiece = 4 << 20;           // bytes one thread takes at a time
+constexpr int64_t kPiece = 4 << 20;          // bytes one thread takes at a time
 constexpr int64_t kWorthThreads = 32 << 20;  // below this a thread costs more than it brings
 
 struct Piece {
@@ -87,9 +87,10 @@ std::string StagingArea::stage(const StateCatalog& catalog, int threads) {
   work();
   for (std::thread& helper : helpers) helper.join();
   if (mismatch < 0) return "";
-  return fmt::format("the bf16 weight \"{}\" is not the nearest-even cast of its f32 master, so the state is not "
-                     "consistent",
-                     catalog[static_cast<size_t>(mismatch.load())].name);
+  return fmt::format(
+      "the bf16 weight \"{}\" is not the nearest-even cast of its f32 master, so the state is not "
+      "consistent",
+      catalog[static_cast<size_t>(mismatch.load())].name);
 }
 
 }  // namespace trainctl

@@ -15,7 +15,8 @@ namespace trainctl {
 namespace fs = std::filesystem;
 namespace {
 
-// The manifest as far as it can be read, when the folder was judged damaged or marked: the rest is still worth checking.
+// The manifest as far as it can be read, when the folder was judged damaged or marked: the rest is still worth
+// checking.
 std::optional<Manifest> readable_manifest(const fs::path& folder) {
   try {
     return read_manifest(folder);
@@ -45,8 +46,7 @@ void check_header(const fs::path& folder, const FileRecord& file, const std::vec
     }
     const SafetensorsTensor& t = *found->second;
     bool equal = t.dtype == safetensors_dtype(tensor->dtype) && header.header_bytes + t.begin == chunk->byte_offset &&
-                 t.bytes() == chunk->byte_length &&
-                 t.shape.size() == static_cast<size_t>(chunk->box.extent.rank());
+                 t.bytes() == chunk->byte_length && t.shape.size() == static_cast<size_t>(chunk->box.extent.rank());
     for (int d = 0; equal && d < chunk->box.extent.rank(); ++d)
       equal = t.shape[static_cast<size_t>(d)] == chunk->box.extent[d];
     if (!equal) fault(fmt::format("the tensor {} is not where or what the manifest says", in_quotes(chunk->key)));

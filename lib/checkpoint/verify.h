@@ -30,8 +30,8 @@ VerifyReport verify_checkpoint(const std::filesystem::path& folder, bool full, c
 
 struct TensorDifference {
   std::string name, role;
-  std::string what;              // "only in A", "shape [2, 3] against [3, 3]", "values differ", ...
-  int64_t elements = 0;          // that differ in bits
+  std::string what;               // "only in A", "shape [2, 3] against [3, 3]", "values differ", ...
+  int64_t elements = 0;           // that differ in bits
   std::optional<double> max_abs;  // largest difference of values; empty: not both finite numbers
 };
 

@@ -52,7 +52,7 @@ class Backoff {
   void reset() { idle_rounds_ = 0; }
   microseconds next() {
     constexpr int kYields = 20;
-    constexpr int kMaxPause = 200;
+    constexpr int kMaxPause = 1000;  // one more microsecond per round: a pause stays far below the time waited already
     if (idle_rounds_ < kYields + kMaxPause) ++idle_rounds_;
     return idle_rounds_ <= kYields ? microseconds(0) : microseconds(5 + (idle_rounds_ - kYields));
   }

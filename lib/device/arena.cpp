@@ -16,9 +16,12 @@ std::string_view name(MemoryCategory category) {
 
 std::string_view name(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::cpu: return "cpu";
-    case DeviceKind::cuda: return "cuda";
-    case DeviceKind::shape_only: return "shape_only";
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::cuda:
+      return "cuda";
+    case DeviceKind::shape_only:
+      return "shape_only";
   }
   return "?";
 }
@@ -40,10 +43,10 @@ void* Arena::allocate(int64_t bytes, MemoryCategory category) {
       live += fmt::format("{}{} {}", c ? ", " : "", name(static_cast<MemoryCategory>(c)),
                           human_bytes(counters_.now[static_cast<size_t>(c)]));
     fail(ErrorKind::memory,
-         fmt::format("out of memory: {} for {} on top of {} live ({}) passes the limit of {}; lower micro_batch_size or "
-                     "set runtime.recompute = \"full\"",
-                     human_bytes(size), name(category), human_bytes(counters_.now_total), live,
-                     human_bytes(limit_bytes_)));
+         fmt::format(
+             "out of memory: {} for {} on top of {} live ({}) passes the limit of {}; lower micro_batch_size or "
+             "set runtime.recompute = \"full\"",
+             human_bytes(size), name(category), human_bytes(counters_.now_total), live, human_bytes(limit_bytes_)));
   }
   void* block = nullptr;
   // A free block up to a quarter larger serves too: ragged shapes then do not each keep a block of their own.

@@ -37,7 +37,9 @@ class CpuDevice final : public Device {
   void copy(void* to, const void* from, int64_t bytes, Stream& stream) override {
     if (bytes > 0) stream.enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
-  void copy_to_host(void* to, const void* from, int64_t bytes, Stream& stream) override { copy(to, from, bytes, stream); }
+  void copy_to_host(void* to, const void* from, int64_t bytes, Stream& stream) override {
+    copy(to, from, bytes, stream);
+  }
   void copy_from_host(void* to, const void* from, int64_t bytes, Stream& stream) override {
     copy(to, from, bytes, stream);
   }

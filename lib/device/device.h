@@ -41,7 +41,7 @@ class Device {
   // At least 64-byte aligned. Throws Error{memory} with the bytes asked for.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* data, int64_t bytes) = 0;
-  virtual void copy(void* to, const void* from, int64_t bytes, Stream& stream) = 0;  // same device
+  virtual void copy(void* to, const void* from, int64_t bytes, Stream& stream) = 0;            // same device
   virtual void copy_to_host(void* to, const void* from, int64_t bytes, Stream& stream) = 0;    // then synchronize
   virtual void copy_from_host(void* to, const void* from, int64_t bytes, Stream& stream) = 0;  // `from` is read at once
   virtual void zero(void* to, int64_t bytes, Stream& stream) = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "topology/hostlist.h"
@@ -16,6 +17,14 @@ namespace {
 
 void append(std::vector<std::string>& argv, std::initializer_list<std::string> words) {
   argv.insert(argv.end(), words);
+}
+
+// More compute threads than cores: whoever waits must sleep, not spin, or the others wait for it. The topology may
+// promise more cores than this machine has (only looked at when all ranks are on one host: it is this one).
+bool crowded(const LaunchPlan& plan, const HostTraits& host) {
+  return plan.map.oversubscribed || plan.busy_cores ||
+         (host.cores > 0 && plan.map.hosts.size() == 1 &&
+          plan.max_local_ranks * plan.job.threads_per_rank > host.cores);
 }
 
 Command mpirun_command(const LaunchPlan& plan, const HostTraits& host) {
@@ -29,9 +38,10 @@ Command mpirun_command(const LaunchPlan& plan, const HostTraits& host) {
   append(command.argv, {"--map-by", plan.bind_to_core ? "slot:PE=" + threads : "slot"});
   append(command.argv, {"--bind-to", plan.bind_to_core ? "core" : "none"});
   if (plan.map.oversubscribed) append(command.argv, {"--oversubscribe"});
-  if (plan.map.oversubscribed || plan.busy_cores) append(command.argv, {"--mca", "mpi_yield_when_idle", "1"});
+  if (crowded(plan, host)) append(command.argv, {"--mca", "mpi_yield_when_idle", "1"});
   if (!host.cross_memory) append(command.argv, {"--mca", "btl_vader_single_copy_mechanism", "none"});
   append(command.argv, {"-x", "OMP_NUM_THREADS=" + threads});
+  if (crowded(plan, host)) append(command.argv, {"-x", "OMP_WAIT_POLICY=passive"});
   if (host.root) command.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   return command;
 }
@@ -58,6 +68,14 @@ Command srun_command(const LaunchPlan& plan) {
   append(command.argv, {plan.bind_to_core ? "--cpu-bind=cores" : "--cpu-bind=none"});
   if (plan.map.oversubscribed) append(command.argv, {"--overcommit"});
   command.environment = {{"OMP_NUM_THREADS", threads}};
+  if (plan.map.oversubscribed || plan.busy_cores) command.environment.push_back({"OMP_WAIT_POLICY", "passive"});
+  return command;
+}
+
+Command threads_command(const LaunchPlan& plan, const HostTraits& host) {
+  Command command;
+  command.environment = {{"OMP_NUM_THREADS", std::to_string(plan.job.threads_per_rank)}};
+  if (crowded(plan, host)) command.environment.push_back({"OMP_WAIT_POLICY", "passive"});
   return command;
 }
 
@@ -66,6 +84,7 @@ Command srun_command(const LaunchPlan& plan) {
 HostTraits host_traits() {
   HostTraits traits;
   traits.root = ::geteuid() == 0;
+  traits.cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   // A child reading its parent needs the same permission as one rank reading another.
   char theirs = 'x', mine = 0;
   const pid_t parent = ::getpid();
@@ -84,8 +103,7 @@ Command launch_command(const LaunchPlan& plan, const std::filesystem::path& work
   Command command;
   if (plan.job.launcher == "mpirun") command = mpirun_command(plan, host);
   if (plan.job.launcher == "srun") command = srun_command(plan);
-  if (plan.job.launcher == "threads")
-    command.environment = {{"OMP_NUM_THREADS", std::to_string(plan.job.threads_per_rank)}};
+  if (plan.job.launcher == "threads") command = threads_command(plan, host);
   command.argv.insert(command.argv.end(), plan.launcher_arguments.begin(), plan.launcher_arguments.end());
   command.argv.push_back(worker.string());
   if (plan.job.launcher == "threads") command.argv.push_back("--threads");

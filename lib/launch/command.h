@@ -19,6 +19,7 @@ struct Command {
 // What the command line depends on besides the plan.
 struct HostTraits {
   bool root = false;         // Open MPI refuses root unless told twice
+  int64_t cores = 0;         // that this process may use; 0: not known
   bool cross_memory = true;  // ranks of this machine may read each other's memory
 };
 HostTraits host_traits();  // of this machine; tries a cross-memory read with a forked child

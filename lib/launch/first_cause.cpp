@@ -190,9 +190,19 @@ FirstCause first_cause(const Evidence& evidence) {
 }
 
 FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>& hangs) {
-  const auto report_of = [&hangs](int64_t rank) -> const RankFailure* {
+  const auto process_of = [&evidence](int64_t rank) -> const ProcessInfo* {
+    for (const ProcessInfo& p : evidence.processes)
+      if (p.rank == rank) return &p;
+    return nullptr;
+  };
+  const auto stopped = [&](int64_t rank) {
+    const ProcessInfo* p = process_of(rank);
+    return p != nullptr && (p->state == 'T' || p->state == 't');
+  };
+  // What a stopped rank says when it is woken to be ended is no report of waiting.
+  const auto report_of = [&](int64_t rank) -> const RankFailure* {
     for (const RankFailure& h : hangs)
-      if (h.rank == rank) return &h;
+      if (h.rank == rank && !stopped(rank)) return &h;
     return nullptr;
   };
   const auto same_operation = [](const RankFailure& a, const RankFailure& b) {
@@ -204,63 +214,63 @@ FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>
       (other != nullptr && same_operation(*other, at) ? entered : missing).push_back(rank);
     }
   };
+
   // Follow "waits for" from the earliest report to ranks that wait for nobody.
-  const RankFailure* at = &*std::min_element(
-      hangs.begin(), hangs.end(), [](const RankFailure& a, const RankFailure& b) { return a.time_ns < b.time_ns; });
+  const RankFailure* at = nullptr;
+  for (const RankFailure& h : hangs)
+    if (report_of(h.rank) != nullptr && (at == nullptr || h.time_ns < at->time_ns)) at = &h;
+  if (at == nullptr) at = &hangs.front();
   std::vector<const RankFailure*> visited;
+  std::vector<int64_t> entered, missing;
   for (bool moved = true; moved;) {
     moved = false;
     visited.push_back(at);
-    std::vector<int64_t> entered, missing;
+    entered.clear();
+    missing.clear();
     split(*at, entered, missing);
+    const RankFailure* next = nullptr;
+    bool ends_here = false;
     for (const int64_t rank : missing) {
-      const RankFailure* next = report_of(rank);
-      if (next == nullptr) {
-        moved = false;  // a rank that waits for nobody: the chain ends here
-        break;
-      }
-      if (std::find(visited.begin(), visited.end(), next) == visited.end() && !moved) {
-        at = next;
-        moved = true;
-      }
+      const RankFailure* report = report_of(rank);
+      if (report == nullptr || report->group_ranks.empty())
+        ends_here = true;
+      else if (next == nullptr && std::find(visited.begin(), visited.end(), report) == visited.end())
+        next = report;
+    }
+    if (!ends_here && next != nullptr) {
+      at = next;
+      moved = true;
     }
   }
 
-  std::vector<int64_t> entered, missing;
-  split(*at, entered, missing);
-  const auto where = [&](int64_t rank) {
-    std::string text = fmt::format("rank {} on {}", rank, host_of(*evidence.job, rank));
-    for (const ProcessInfo& process : evidence.processes)
-      if (process.rank == rank) text += fmt::format(" (pid {})", process.pid);
-    return text;
+  const auto list = [](const std::vector<int64_t>& ranks) {
+    if (ranks.empty()) return std::string("no rank");
+    return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   };
+  const auto where = [&](int64_t rank) {
+    const ProcessInfo* p = process_of(rank);
+    return fmt::format("rank {} on {}{}", rank, host_of(*evidence.job, rank),
+                       p == nullptr ? "" : fmt::format(" (pid {})", p->pid));
+  };
+  const std::string what = at->message.substr(0, at->message.find_first_of(";\n"));
   FirstCause cause;
   cause.kind = ErrorKind::hang;
-  cause.message = fmt::format(
-      "{}: {} (number {} in the {} group of ranks {}) did not finish within {:.1f} s; entered by "
-      "rank{} {}; not by rank{} {}",
-      step_words(at->step), at->operation, at->sequence, at->group_axis, fmt::join(at->group_ranks, ", "), at->waited_s,
-      entered.size() == 1 ? "" : "s", entered.empty() ? "none" : fmt::format("{}", fmt::join(entered, ", ")),
-      missing.size() == 1 ? "" : "s",
-      missing.empty() ? "none (all are in it)" : fmt::format("{}", fmt::join(missing, ", ")));
+  cause.message = fmt::format("{}, {}: {}", step_words(at->step), at->operation, what);
+  if (!at->group_ranks.empty())
+    cause.message += fmt::format("; entered by {}; not by {}", list(entered), list(missing));
   for (const int64_t rank : missing) {
     std::string line = where(rank) + ": ";
-    if (const RankFailure* other = report_of(rank)) {
-      line +=
-          fmt::format("was in {} (number {} in the {} group)", other->operation, other->sequence, other->group_axis);
-    } else {
-      const auto process = std::find_if(evidence.processes.begin(), evidence.processes.end(),
-                                        [rank](const ProcessInfo& p) { return p.rank == rank; });
-      const bool stopped = process != evidence.processes.end() && (process->state == 'T' || process->state == 't');
-      line += stopped ? "the process is stopped (SIGSTOP or a debugger); no report" : "no report";
+    if (const RankFailure* other = report_of(rank))
+      line += fmt::format("was in {}: {}", other->operation, first_line(other->message));
+    else
+      line += stopped(rank) ? "the process is stopped (SIGSTOP or a debugger)" : "no report";
+    if (report_of(rank) == nullptr)
       if (const std::string words = last_words_of(evidence, rank); !words.empty()) line += "; last words: " + words;
-    }
     cause.details.push_back(line);
   }
   for (const int64_t rank : entered) cause.details.push_back(where(rank) + ": waited in it");
-  if (!at->recent.empty()) cause.details.push_back(fmt::format("rank {} before that: {}", at->rank, at->recent.back()));
-  if (!missing.empty())
-    cause.details.push_back("log: " + RunPaths{evidence.job->run_dir}.rank_log(missing.front()).string());
+  cause.details.push_back(
+      "log: " + RunPaths{evidence.job->run_dir}.rank_log(missing.empty() ? at->rank : missing.front()).string());
   cause.details.push_back(advice(ErrorKind::hang));
   return cause;
 }

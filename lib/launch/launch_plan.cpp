@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -101,18 +100,6 @@ void note_peak(LaunchPlan& plan) {
   if (plan.job.peak_flops_per_rank <= 0) plan.job.peak_flops_origin.clear();
 }
 
-void note_memory(LaunchPlan& plan) {
-  int64_t least = 0;
-  for (const HostPlace& place : plan.map.hosts) {
-    const NodeType& type = type_of(plan, place);
-    int64_t limit = device_memory_bytes(type);
-    // Oversubscribed ranks share what the slots have.
-    if (place.num_ranks > place.slots && place.slots > 0) limit = limit * place.slots / place.num_ranks;
-    if (limit > 0 && (least == 0 || limit < least)) least = limit;
-  }
-  plan.job.memory_limit_bytes_per_rank = least;
-}
-
 void copy_ranks(LaunchPlan& plan) {
   for (const RankPlace& place : plan.map.ranks) {
     const Coordinates& c = place.coordinates;
@@ -151,6 +138,10 @@ LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topolog
       topology, mesh,
       {.ranks_per_node = threads ? std::nullopt : slurm.tasks_per_node, .oversubscribe = request.oversubscribe});
   plan.warnings = plan.map.warnings;
+  if (plan.job.recipe.runtime.device == "cuda")
+    fail(ErrorKind::plan,
+         "runtime.device is \"cuda\", but this build has no cuda backend: it can plan such a recipe (trainctl plan) "
+         "and not launch it; use --set runtime.device=cpu");
   if (plan.job.recipe.runtime.device != plan.map.device_kind)
     fail(ErrorKind::plan, fmt::format("runtime.device is \"{}\", but the topology's nodes have {} devices; use "
                                       "--set runtime.device={} or another --topology",
@@ -163,28 +154,8 @@ LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topolog
   copy_ranks(plan);
   choose_threads(plan, threads ? SlurmAllocation{} : slurm, request);
   note_peak(plan);
-  note_memory(plan);
+  plan.job.memory_limit_bytes_per_rank = memory_limit_bytes_per_rank(topology, plan.map);
   return plan;
-}
-
-std::string plan_json(const LaunchPlan& plan) {
-  const ParallelismConfig& p = plan.job.recipe.parallelism;
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (const JobRank& r : plan.job.ranks)
-    ranks.push_back({{"rank", r.rank}, {"host", r.host}, {"device", r.device}, {"coordinates", r.coordinates}});
-  const nlohmann::ordered_json json = {{"layout",
-                                        {{"tensor_parallel", p.tensor_parallel},
-                                         {"sequence_parallel", p.sequence_parallel},
-                                         {"pipeline_parallel", p.pipeline_parallel},
-                                         {"context_parallel", p.context_parallel},
-                                         {"expert_parallel", p.expert_parallel},
-                                         {"data_parallel", p.data_parallel.value.value_or(1)},
-                                         {"order", p.order}}},
-                                       {"world_size", plan.job.world_size},
-                                       {"binding", plan.binding},
-                                       {"warnings", plan.warnings},
-                                       {"ranks", ranks}};
-  return json.dump(2) + "\n";
 }
 
 }  // namespace trainctl

@@ -41,7 +41,4 @@ struct LaunchPlan {
 LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topology, const SlurmAllocation& slurm,
                        const LaunchRequest& request);
 
-// The layout and rank map as JSON text, for plan.json when no planner adds its numbers.
-std::string plan_json(const LaunchPlan& plan);
-
 }  // namespace trainctl

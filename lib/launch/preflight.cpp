@@ -22,6 +22,18 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
+// Devices other than the CPU are plugins next to the worker.
+void require_device(const std::string& device, const fs::path& worker) {
+  if (device == "cpu") return;
+  const fs::path plugin = worker.parent_path() / fmt::format("libtrainctl_{}.so", device);
+  std::error_code ignored;
+  if (!fs::exists(plugin, ignored))
+    fail(ErrorKind::environment, fmt::format("runtime.device is \"{}\", but the plugin {} is not there: this build has "
+                                             "no {} backend; plan and check work without it, to train use --set "
+                                             "runtime.device=cpu",
+                                             device, plugin.string(), device));
+}
+
 void require_launcher(const std::string& launcher) {
   if (launcher == "threads" || !find_on_path(launcher).empty()) return;
   if (launcher == "mpirun")
@@ -104,6 +116,7 @@ void preflight(const LaunchPlan& plan, const fs::path& worker, const fs::path& r
     fail(ErrorKind::environment, fmt::format("the worker program {} is missing or not executable; build the target "
                                              "trainctl_worker, or name one with --worker",
                                              worker.string()));
+  require_device(plan.job.recipe.runtime.device, worker);
   require_launcher(plan.job.launcher);
   require_hosts(plan);
   if (hooks.data) hooks.data(plan.job.recipe);

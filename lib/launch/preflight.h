@@ -24,8 +24,9 @@ std::filesystem::path find_on_path(const std::string& program);
 // trainctl_worker next to the running program.
 std::filesystem::path default_worker();
 
-// Throws Error{environment}: no worker, no mpirun or srun (with the Debian package), hosts that are neither this
-// machine nor known to the resolver, too little free disk under `run_dir`; Error{input} and Error{plan} from the hooks.
+// Throws Error{environment}: no worker, no plugin for the device, no mpirun or srun (with the Debian package), hosts
+// that are neither this machine nor known to the resolver, too little free disk under `run_dir`; Error{input} and
+// Error{plan} from the hooks.
 void preflight(const LaunchPlan& plan, const std::filesystem::path& worker, const std::filesystem::path& run_dir,
                const PreflightHooks& hooks);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/units.h"
@@ -40,7 +41,9 @@ void Progress::show(const MetricsLine& line, double now_s) {
   ++steps_made_;
   smoothed_step_s_ = steps_made_ == 1 ? line.step_s : (1 - kSmoothing) * smoothed_step_s_ + kSmoothing * line.step_s;
   if (options_.live) {
-    options_.diagnostic("\r" + step_text(line, options_.steps, eta_s()) + "\033[K");
+    std::string text = step_text(line, options_.steps, eta_s());
+    if (options_.live_columns > 1) text.resize(std::min(text.size(), static_cast<size_t>(options_.live_columns - 1)));
+    options_.diagnostic("\r" + text + "\033[K");
     live_line_open_ = true;
     return;
   }

@@ -19,6 +19,7 @@ class Progress {
   struct Options {
     int64_t steps = 0;                                   // of the whole run
     bool live = false;                                   // a terminal: the step line is overwritten
+    int live_columns = 0;                                // cut the live line to fit; 0: do not
     double plain_interval_s = 1.0;                       // between plain lines, for runs of more than kEveryStepUpTo
     std::function<void(std::string_view)> result{};      // whole lines, with '\n'
     std::function<void(std::string_view)> diagnostic{};  // the live line

@@ -80,6 +80,7 @@ class Supervisor {
         tail_(paths_.metrics()),
         progress_({.steps = job.recipe.runtime.steps,
                    .live = options.live,
+                   .live_columns = options.live_columns,
                    .result = options.result,
                    .diagnostic = options.diagnostic}),
         output_(job.launcher),

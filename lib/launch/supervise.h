@@ -13,6 +13,7 @@ namespace trainctl {
 
 struct SuperviseOptions {
   bool live = false;         // progress on one overwritten line
+  int live_columns = 0;      // width of that line; 0: any
   double settle_s = 5.0;     // after the first error report, how long the job may take to end by itself
   double terminate_s = 2.0;  // between SIGTERM and SIGKILL
   std::function<void(std::string_view)> result{};      // progress and the closing line (standard output)

@@ -1,6 +1,7 @@
 // lib/model/block.cpp -- one pre-norm transformer block: attention and feed-forward, each inside a region.
-#include <cmath>
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "model/layers.h"
 #include "ops/rope_table.h"
@@ -119,7 +120,8 @@ class Block final : public Module {
     layout.batch = pass.batch.batch;
     layout.sequence = pass.batch.sequence;
     const Tensor normed = attention_norm_.forward(tape, x);
-    Tensor qkv = linear(tape, attention_region_->enter(tape, normed, layout.batch * layout.sequence), qkv_weight_, qkv_bias_weight_);
+    Tensor qkv = linear(tape, attention_region_->enter(tape, normed, layout.batch * layout.sequence), qkv_weight_,
+                        qkv_bias_weight_);
     if (q_norm_)
       qkv = qk_norm(tape, qkv, layout, weight_of(q_norm_), weight_of(k_norm_), static_cast<float>(config_.norm_eps));
     if (rope_) qkv = rope(tape, qkv, layout, pass.batch.positions, rope_table_);
@@ -128,9 +130,10 @@ class Block final : public Module {
 
   Tensor feed_forward(const ForwardPass& pass, Tape& tape, const Tensor& x) {
     const Tensor normed = ffn_norm_.forward(tape, x);
-    const Tensor up = linear(tape, ffn_region_->enter(tape, normed, pass.batch.batch * pass.batch.sequence), up_weight_, weight_of(up_bias_));
-    const Tensor hidden = architecture_.gated ? swiglu(tape, up)
-                                              : gelu(tape, up, architecture_.activation == Activation::gelu_tanh);
+    const Tensor up = linear(tape, ffn_region_->enter(tape, normed, pass.batch.batch * pass.batch.sequence), up_weight_,
+                             weight_of(up_bias_));
+    const Tensor hidden =
+        architecture_.gated ? swiglu(tape, up) : gelu(tape, up, architecture_.activation == Activation::gelu_tanh);
     return linear(tape, hidden, weight_of(down_));
   }
 

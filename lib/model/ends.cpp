@@ -1,4 +1,5 @@
-// lib/model/ends.cpp -- the first and the last module: embedding; final norm, head and loss. And what all modules share.
+// lib/model/ends.cpp -- the first and the last module: embedding; final norm, head and loss. And what all modules
+// share.
 #include <fmt/format.h>
 
 #include "model/layers.h"
@@ -36,8 +37,7 @@ class Embedding final : public Module {
     Tape& tape = pass.tape;
     tape.context().place("forward embedding");
     const Span64 rows = region_->rows(pass.batch.tokens.dim(0));
-    Tensor x =
-        region_->leave(tape, embedding(tape, pass.batch.tokens, weight_of(weight_), weight_->box.offset[0]));
+    Tensor x = region_->leave(tape, embedding(tape, pass.batch.tokens, weight_of(weight_), weight_->box.offset[0]));
     if (positions_)
       x = add(tape, x, embedding(tape, pass.batch.positions.slice(0, rows.begin, rows.end), weight_of(positions_), 0));
     return dropout(tape, x, dropout_key(pass, config_.dropout, -1, 0, rows));
@@ -73,6 +73,15 @@ class Head final : public Module {
     const Tensor whole = region_->enter(tape, norm_.forward(tape, x), pass.batch.tokens.dim(0));
     return linear_cross_entropy(tape, whole, weight_of(weight_), pass.batch.labels, *reducer_, pass.loss_sum,
                                 {.column_begin = weight_->box.offset[0], .scale = pass.loss_scale});
+  }
+
+  Tensor logits(ForwardPass& pass, const Tensor& x) override {
+    Context& ctx = pass.tape.context();
+    Tape silent(ctx, /*recording=*/false);
+    const Tensor whole = region_->enter(silent, norm_.forward(silent, x), pass.batch.tokens.dim(0));
+    const Tensor scores = ctx.empty({whole.dim(0), weight_->box.extent[0]}, DType::f32);
+    ctx.run(kernels::Gemm{.a = whole, .b = weight_->value.transpose(), .bias = {}, .c = scores});
+    return scores;
   }
 
  private:

@@ -1,4 +1,9 @@
 // lib/model/model_flops.cpp -- the published formula behind MFU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
 #include "base/units.h"
 #include "model/families/families.h"
 #include "model/model.h"
@@ -15,7 +20,12 @@ int64_t model_flops(const ModelConfig& config, int64_t sequences, int64_t sequen
   const int64_t pairs = sequence_tokens * (sequence_tokens + 1) / 2;
   const int64_t per_sequence =
       checked_add(checked_mul(per_token, sequence_tokens), checked_mul(4 * config.layers * q_width, pairs));
-  return checked_mul(3, checked_mul(per_sequence, sequences));
+  const int64_t most = std::numeric_limits<int64_t>::max() / 3 / std::max<int64_t>(per_sequence, 1);
+  if (sequences > most)
+    fail(ErrorKind::plan, fmt::format("a step of {} sequences of {} tokens is more FLOPs of this model than a 64-bit "
+                                      "counter holds; the largest runtime.global_batch_size is {}",
+                                      sequences, sequence_tokens, most));
+  return 3 * per_sequence * sequences;
 }
 
 }  // namespace trainctl

@@ -6,4 +6,6 @@ namespace trainctl {
 Tensor Region::enter(Tape&, const Tensor& x, int64_t) { return x; }
 Tensor Region::leave(Tape&, const Tensor& x) { return x; }
 
+Tensor Module::logits(ForwardPass&, const Tensor&) { fail(ErrorKind::internal, name() + " gives no logits"); }
+
 }  // namespace trainctl

@@ -38,7 +38,7 @@ class Region {
  public:
   virtual ~Region() = default;
   virtual Tensor enter(Tape& tape, const Tensor& x, int64_t total_rows);  // [rows held outside, D] -> [T, D]
-  virtual Tensor leave(Tape& tape, const Tensor& x);  // partial sums [T, D] -> [rows held outside, D]
+  virtual Tensor leave(Tape& tape, const Tensor& x);               // partial sums [T, D] -> [rows held outside, D]
   virtual Span64 rows(int64_t total) const { return {0, total}; }  // the rows held outside
 };
 
@@ -52,6 +52,8 @@ class Module {
   virtual std::vector<ParameterPtr*> parameters() = 0;
   virtual std::vector<std::unique_ptr<Region>*> regions() = 0;
   virtual std::unique_ptr<VocabReducer>* vocab_reducer() { return nullptr; }
+  // The last module alone: scores [T, vocabulary rows held here] f32, without a loss; nothing is recorded.
+  virtual Tensor logits(ForwardPass& pass, const Tensor& x);
   // Called once when the parameters have their storage: caches views, builds tables.
   virtual void bind(Context& context) = 0;
 };

@@ -37,27 +37,27 @@ Tensor attention(Tape& tape, const Tensor& qkv, const HeadLayout& l, const Tenso
                                     .scale = scale,
                                     .group = l.group,
                                     .head_offset = l.head_offset});
-  tape.record("attention", {qkv}, out, [&ctx, l, heads_shape, scale, qkv, document_start, saved = out, lse](
-                                           const Tensor& dy) -> Gradients {
-    Tensor dqkv = ctx.empty_like(qkv);
-    Tensor delta = ctx.empty({l.batch, l.heads, l.sequence}, DType::f32);
-    const Parts x = parts_of(qkv, l), dx = parts_of(dqkv, l);
-    ctx.run(kernels::AttentionBackward{.q = x.q,
-                                       .k = x.k,
-                                       .v = x.v,
-                                       .document_start = document_start,
-                                       .out = saved.reshape(heads_shape),
-                                       .lse = lse,
-                                       .dout = dy.reshape(heads_shape),
-                                       .dq = dx.q,
-                                       .dk = dx.k,
-                                       .dv = dx.v,
-                                       .delta = delta,
-                                       .scale = scale,
-                                       .group = l.group,
-                                       .head_offset = l.head_offset});
-    return {dqkv};
-  });
+  tape.record("attention", {qkv}, out,
+              [&ctx, l, heads_shape, scale, qkv, document_start, saved = out, lse](const Tensor& dy) -> Gradients {
+                Tensor dqkv = ctx.empty_like(qkv);
+                Tensor delta = ctx.empty({l.batch, l.heads, l.sequence}, DType::f32);
+                const Parts x = parts_of(qkv, l), dx = parts_of(dqkv, l);
+                ctx.run(kernels::AttentionBackward{.q = x.q,
+                                                   .k = x.k,
+                                                   .v = x.v,
+                                                   .document_start = document_start,
+                                                   .out = saved.reshape(heads_shape),
+                                                   .lse = lse,
+                                                   .dout = dy.reshape(heads_shape),
+                                                   .dq = dx.q,
+                                                   .dk = dx.k,
+                                                   .dv = dx.v,
+                                                   .delta = delta,
+                                                   .scale = scale,
+                                                   .group = l.group,
+                                                   .head_offset = l.head_offset});
+                return {dqkv};
+              });
   return out;
 }
 

@@ -57,8 +57,7 @@ Tensor linear_cross_entropy(Tape& tape, const Tensor& x, const Weight& weight, c
                                       .column_begin = options.column_begin});
     if (!narrow) dlogits = logits;
     if (weight.grad)
-      ctx.run(kernels::Gemm{
-          .a = dlogits.transpose(), .b = x_chunk, .bias = {}, .c = weight.grad, .accumulate = true});
+      ctx.run(kernels::Gemm{.a = dlogits.transpose(), .b = x_chunk, .bias = {}, .c = weight.grad, .accumulate = true});
     ctx.run(kernels::Gemm{.a = dlogits, .b = weight.value, .bias = {}, .c = dx.slice(0, begin, end)});
   }
 

@@ -9,7 +9,8 @@ Tensor linear(Tape& tape, const Tensor& x, const Weight& weight, const Weight& b
   ctx.run(kernels::Gemm{.a = x, .b = weight.value.transpose(), .bias = bias.value, .c = y});
 
   tape.record("linear", {x}, y, [&ctx, x, weight, bias](const Tensor& dy) -> Gradients {
-    if (weight.grad) ctx.run(kernels::Gemm{.a = dy.transpose(), .b = x, .bias = {}, .c = weight.grad, .accumulate = true});
+    if (weight.grad)
+      ctx.run(kernels::Gemm{.a = dy.transpose(), .b = x, .bias = {}, .c = weight.grad, .accumulate = true});
     if (bias.grad) ctx.run(kernels::ColumnSum{.x = dy, .out = bias.grad});
     if (x.variable() < 0) return {Tensor()};
     Tensor dx = ctx.empty_like(x);

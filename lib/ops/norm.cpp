@@ -10,8 +10,7 @@ Tensor rmsnorm(Tape& tape, const Tensor& x, const Weight& gain, float eps) {
   ctx.run(kernels::RmsNormForward{.x = x, .gain = gain.value, .y = y, .rstd = rstd, .eps = eps});
   tape.record("rmsnorm", {x}, y, [&ctx, gain, x, rstd](const Tensor& dy) -> Gradients {
     Tensor dx = ctx.empty_like(x);
-    ctx.run(kernels::RmsNormBackward{
-        .x = x, .gain = gain.value, .rstd = rstd, .dy = dy, .dx = dx, .dgain = gain.grad});
+    ctx.run(kernels::RmsNormBackward{.x = x, .gain = gain.value, .rstd = rstd, .dy = dy, .dx = dx, .dgain = gain.grad});
     return {dx};
   });
   return y;
@@ -53,9 +52,7 @@ Tensor qk_norm(Tape& tape, const Tensor& qkv, const HeadLayout& l, const Weight&
   const int64_t rows = qkv.dim(0);
   Tensor y = ctx.empty_like(qkv);
   Tensor q_rstd = ctx.empty({rows, l.heads}, DType::f32), k_rstd = ctx.empty({rows, l.kv_heads}, DType::f32);
-  const auto values = [&](const Tensor& t) {
-    return t.slice(1, (l.heads + l.kv_heads) * l.head_dim, l.width());
-  };
+  const auto values = [&](const Tensor& t) { return t.slice(1, (l.heads + l.kv_heads) * l.head_dim, l.width()); };
   ctx.run(kernels::RmsNormForward{.x = heads_of(qkv, l, 0, l.heads),
                                   .gain = q_gain.value,
                                   .y = heads_of(y, l, 0, l.heads),

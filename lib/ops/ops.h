@@ -1,6 +1,6 @@
 // lib/ops/ops.h -- the differentiable ops. Legend: T tokens (rows), D d_model, H heads, K key/value heads, C head_dim,
-// F d_ff, V vocabulary rows of this shard. Activations have the compute dtype (f32 or bf16); parameter gradients are f32
-// and accumulated. Weights outlive the tape.
+// F d_ff, V vocabulary rows of this shard. Activations have the compute dtype (f32 or bf16); parameter gradients are
+// f32 and accumulated. Weights outlive the tape.
 #pragma once
 
 #include <cstdint>
@@ -70,13 +70,14 @@ class VocabReducer {
 };
 
 struct CrossEntropyOptions {
-  int64_t column_begin = 0;  // global id of the shard's first row
-  float scale = 1.0f;        // of the gradient: 1 / counted tokens of the whole global batch
+  int64_t column_begin = 0;                 // global id of the shard's first row
+  float scale = 1.0f;                       // of the gradient: 1 / counted tokens of the whole global batch
   int64_t chunk_bytes = int64_t{96} << 20;  // logits held at once
 };
-// Adds the summed loss of counted tokens to loss_sum (f64 [1]). Logits exist for a chunk of rows at a time; gradients are
-// taken while a chunk is there, so the weight gradient is accumulated in the forward pass and backward hands out dx.
-// x [T, D], labels i32 [T] (-1: not counted). The returned tensor stands for the loss on the tape: pass it to backward().
+// Adds the summed loss of counted tokens to loss_sum (f64 [1]). Logits exist for a chunk of rows at a time; gradients
+// are taken while a chunk is there, so the weight gradient is accumulated in the forward pass and backward hands out
+// dx. x [T, D], labels i32 [T] (-1: not counted). The returned tensor stands for the loss on the tape: pass it to
+// backward().
 Tensor linear_cross_entropy(Tape& tape, const Tensor& x, const Weight& weight, const Tensor& labels,
                             VocabReducer& reducer, const Tensor& loss_sum, const CrossEntropyOptions& options);
 

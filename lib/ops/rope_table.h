@@ -9,7 +9,8 @@ namespace trainctl {
 
 // Inverse frequencies theta^(-2j/dim), j < dim/2, after scaling:
 //   linear: f / factor.
-//   llama3: wavelengths longer than original/low_freq_factor are divided by factor, shorter than original/high_freq_factor
+//   llama3: wavelengths longer than original/low_freq_factor are divided by factor, shorter than
+//   original/high_freq_factor
 //           kept, between them blended linearly in original/wavelength. Source: Llama 3.1 release, 2024.
 //   yarn:   interpolation for slow pairs, none for fast ones, a ramp between; cosines and sines are multiplied by the
 //           attention factor, 0.1 ln(factor) + 1 unless given. Source: Peng et al. 2023, eqs. 17-22.

@@ -11,7 +11,7 @@
 namespace trainctl {
 
 struct UpdateInputs {
-  int64_t step = 1;         // optimizer steps done so far + 1
+  int64_t step = 1;  // optimizer steps done so far + 1
   double lr = 0;
   float grad_scale = 1.0f;  // the clip factor
 };

@@ -8,8 +8,7 @@ namespace trainctl {
 
 double learning_rate(const OptimizerConfig& config, int64_t step, int64_t steps) {
   const ScheduleConfig& s = config.schedule;
-  if (step <= s.warmup_steps)
-    return config.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
+  if (step <= s.warmup_steps) return config.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
   const double floor = s.min_lr_ratio;
   if (s.kind == "constant") return config.lr;
   if (s.kind == "wsd") {

@@ -120,8 +120,8 @@ StateCatalog flat_catalog(const ShardedModel& m, const Tensor& flat, const std::
   ProcessGroup& tensor = m.world->group(Axis::tensor);
   const bool first_replica = m.world->group(Axis::data).rank() == 0;
   for (const ParameterPtr& p : m.layout.parameters) {
-    const bool second_copy = m.config.tie_embeddings && m.stages > 1 && !m.first_stage() &&
-                             p->spec.name == "embedding.weight";
+    const bool second_copy =
+        m.config.tie_embeddings && m.stages > 1 && !m.first_stage() && p->spec.name == "embedding.weight";
     // Rows this rank owns and rows it holds besides are entries of their own: the first are written, all are restored.
     const Span64 held{p->box.offset[0], p->box.offset[0] + p->box.extent[0]};
     Span64 owned = owned_rows(p->spec, tensor.size(), tensor.rank());

@@ -10,9 +10,9 @@ struct ApplyOptions {
   DType compute_dtype = DType::f32;  // f32, or bf16 with an f32 master
 };
 
-// Keeps this rank's stage, cuts every parameter by the rules of sharding.h, fills the regions, allocates the flat buffers
-// and zeroes them. Values come from initialise_weights() or from a checkpoint.
-// `parallelism` is resolved; the world's mesh has the same degrees. Context and world outlive the result.
+// Keeps this rank's stage, cuts every parameter by the rules of sharding.h, fills the regions, allocates the flat
+// buffers and zeroes them. Values come from initialise_weights() or from a checkpoint. `parallelism` is resolved; the
+// world's mesh has the same degrees. Context and world outlive the result.
 ShardedModel apply_parallelism(Model model, const ParallelismConfig& parallelism, World& world, Context& context,
                                const ApplyOptions& options);
 

@@ -58,9 +58,8 @@ Tensor reduce_scatter_rows(Tape& tape, const Tensor& x, ProcessGroup& group) {
   Context& ctx = tape.context();
   const int64_t total = x.dim(0);
   Tensor y = scattered(ctx, x, group);
-  tape.record("reduce_scatter", {variable_of(x)}, y, [&ctx, &group, total](const Tensor& dy) -> Gradients {
-    return {gathered(ctx, dy, total, group)};
-  });
+  tape.record("reduce_scatter", {variable_of(x)}, y,
+              [&ctx, &group, total](const Tensor& dy) -> Gradients { return {gathered(ctx, dy, total, group)}; });
   return y;
 }
 

@@ -19,9 +19,9 @@ struct FlatLayout {
   std::vector<FlatRun> runs;             // cover [0, elements)
 };
 
-// Sets flat_offset of every parameter of `modules`, whose boxes are set. Modules follow one another, so a run of modules
-// is one run of elements. Every shard starts at a multiple of 16 elements, but a stacked one, which continues the one
-// before it. A parameter that two modules share lies with the first.
+// Sets flat_offset of every parameter of `modules`, whose boxes are set. Modules follow one another, so a run of
+// modules is one run of elements. Every shard starts at a multiple of 16 elements, but a stacked one, which continues
+// the one before it. A parameter that two modules share lies with the first.
 FlatLayout lay_out(std::vector<std::unique_ptr<Module>>& modules);
 
 }  // namespace trainctl

@@ -1,5 +1,5 @@
-// lib/parallel/replica_sync.h -- gradients of parameters that several ranks hold in part: summed once per step, after the
-// data group has reduced.
+// lib/parallel/replica_sync.h -- gradients of parameters that several ranks hold in part: summed once per step, after
+// the data group has reduced.
 #pragma once
 
 #include <vector>

@@ -19,9 +19,9 @@ struct ShardedModel {
   std::vector<std::unique_ptr<Module>> modules;  // of this stage, in order
   FlatLayout layout;
   DType compute_dtype = DType::f32;
-  Tensor weights;  // flat, compute dtype: what the modules read
-  Tensor master;   // flat, f32: what the optimizer moves; shares storage with `weights` when that is f32
-  Tensor grads;    // flat, f32
+  Tensor weights;               // flat, compute dtype: what the modules read
+  Tensor master;                // flat, f32: what the optimizer moves; shares storage with `weights` when that is f32
+  Tensor grads;                 // flat, f32
   std::vector<Span64> counted;  // flat ranges whose gradients this rank counts in the global norm
   ReplicaSync replicas;         // gradients that ranks of the tensor group, or the tied ends, must sum
   std::unique_ptr<GradientReducer> reducer;  // the data group

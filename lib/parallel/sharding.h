@@ -16,10 +16,10 @@ Box shard_box(const ParameterSpec& spec, int64_t tensor_parallel, int64_t tensor
 
 // How ranks of the tensor group share the gradient of a parameter.
 enum class Sharing : uint8_t {
-  sharded,     // each element on one rank
-  replicated,  // whole on every rank with equal gradients: nothing to do
-  partial,     // whole on every rank, each with a part of the gradient: summed
-  overlapping, // kv heads held by several ranks, each with a part: summed over the logical parameter
+  sharded,      // each element on one rank
+  replicated,   // whole on every rank with equal gradients: nothing to do
+  partial,      // whole on every rank, each with a part of the gradient: summed
+  overlapping,  // kv heads held by several ranks, each with a part: summed over the logical parameter
 };
 Sharing sharing_of(const ParameterSpec& spec, int64_t tensor_parallel, bool sequence_parallel);
 

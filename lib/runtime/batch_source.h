@@ -10,7 +10,7 @@ enum class SampleSplit : uint8_t { train, validation };
 // Host buffers of `count` samples of S tokens each, row-major; document_start may be null.
 struct SampleBuffers {
   int32_t* tokens = nullptr;
-  int32_t* labels = nullptr;          // -1: not counted
+  int32_t* labels = nullptr;  // -1: not counted
   int32_t* positions = nullptr;
   int32_t* document_start = nullptr;  // index within the sequence
 };

@@ -15,8 +15,8 @@ struct BatchShape {
   int64_t global_batch() const { return micro_batches * micro_batch_size * data_parallel; }
 };
 
-// Sample j of micro-batch m on data rank d is number (m data_parallel + d) micro_batch_size + j of the global batch: the
-// same samples in every layout. Buffers are allocated once.
+// Sample j of micro-batch m on data rank d is number (m data_parallel + d) micro_batch_size + j of the global batch:
+// the same samples in every layout. Buffers are allocated once.
 class Batches {
  public:
   Batches(Context& context, const BatchShape& shape);

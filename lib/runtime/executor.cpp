@@ -67,8 +67,7 @@ void Executor::backward(int m, const Batch& batch) {
   if (!model_.first_stage()) send(dx, model_.stage - 1, sent_backward_, "send gradients");
 }
 
-void Executor::run(const StageProgram& program, const Batches& batches, int micro_batches,
-                   const PassOptions& options) {
+void Executor::run(const StageProgram& program, const Batches& batches, int micro_batches, const PassOptions& options) {
   in_flight_.clear();
   in_flight_.resize(static_cast<size_t>(micro_batches));
   int backwards = 0;

@@ -21,13 +21,13 @@ struct PassOptions {
   std::function<void(int micro_batch, const Module& module, const Tensor& y)> inspect;
 };
 
-// A sent activation's memory is held until the next send in the same direction, so at most one message per direction and
-// stage is under way and every run frees at the same places.
+// A sent activation's memory is held until the next send in the same direction, so at most one message per direction
+// and stage is under way and every run frees at the same places.
 class Executor {
  public:
   explicit Executor(ShardedModel& model) : model_(model) {}
-  // Forward and backward of every micro-batch in the program's order; gradients accumulate, and each module's completion
-  // in the last backward is told to the gradient reducer.
+  // Forward and backward of every micro-batch in the program's order; gradients accumulate, and each module's
+  // completion in the last backward is told to the gradient reducer.
   void run(const StageProgram& program, const Batches& batches, int micro_batches, const PassOptions& options);
 
  private:

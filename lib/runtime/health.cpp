@@ -71,7 +71,8 @@ Finding find_non_finite(ShardedModel& model, Executor& executor, const StageProg
       output = fmt::format("the output of {} in micro-batch {}", module.name(), micro_batch);
   };
   // A forward pass makes later stages non-finite too, so the first stage with a finding is the origin: each stage looks
-  // at what it was sent before it blames itself by telling only outputs of its own modules, and lower ranks speak first.
+  // at what it was sent before it blames itself by telling only outputs of its own modules, and lower ranks speak
+  // first.
   executor.run(program, batches, micro_batches, options);
   const Finding forward = agree(model, output);
   if (!forward.text.empty()) return forward;

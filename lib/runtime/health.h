@@ -7,9 +7,9 @@
 
 namespace trainctl {
 
-// Every rank calls it after a step whose loss or norm was not finite. Looks, in this order, for a non-finite weight, the
-// first module whose output is not finite (the forward pass runs once more), a non-finite gradient. Returns the finding
-// of the first rank that has one, the same text on every rank, with that rank's number in `rank`.
+// Every rank calls it after a step whose loss or norm was not finite. Looks, in this order, for a non-finite weight,
+// the first module whose output is not finite (the forward pass runs once more), a non-finite gradient. Returns the
+// finding of the first rank that has one, the same text on every rank, with that rank's number in `rank`.
 struct Finding {
   int rank = 0;
   std::string text;

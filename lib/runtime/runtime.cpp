@@ -37,8 +37,8 @@ class TrainingRuntime final : public Runtime {
         batches_(ctx_, shape_),
         executor_(model) {
     const auto micro_batches = static_cast<int>(shape_.micro_batches);
-    program_ = make_schedule(in_.pipeline_schedule, model.stages, micro_batches)
-                   .programs.at(static_cast<size_t>(model.stage));
+    program_ =
+        make_schedule(in_.pipeline_schedule, model.stages, micro_batches).programs.at(static_cast<size_t>(model.stage));
     for (int m = 0; m < micro_batches; ++m) forward_program_.push_back({Phase::forward, m});
     sums_ = ctx_.empty({2}, DType::f64, MemoryCategory::other);
     count_ = ctx_.empty({1}, DType::i64, MemoryCategory::other);
@@ -60,8 +60,9 @@ class TrainingRuntime final : public Runtime {
     ctx_.zero(sums_);
     options_ = {.seed = static_cast<uint64_t>(in_.config.seed),
                 .step = step,
-                .loss_scale = report.counted_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(report.counted_tokens))
-                                                        : 0.0f,
+                .loss_scale = report.counted_tokens > 0
+                                  ? static_cast<float>(1.0 / static_cast<double>(report.counted_tokens))
+                                  : 0.0f,
                 .loss_sum = sums_.flat_slice(0, {1}),
                 .train = true,
                 .recompute_blocks = in_.config.recompute == "full",
@@ -137,14 +138,17 @@ class TrainingRuntime final : public Runtime {
   }
 
   [[noreturn]] void refuse_non_finite(const StepReport& report) {
-    const Finding f =
-        find_non_finite(model_, executor_, forward_program_, batches_, static_cast<int>(shape_.micro_batches), options_);
+    const Finding f = find_non_finite(model_, executor_, forward_program_, batches_,
+                                      static_cast<int>(shape_.micro_batches), options_);
     const std::string message = fmt::format(
         "step {}: the loss is {} and the gradient norm {}; first non-finite: {} on rank {}. The weights of step {} are "
         "untouched: resume from the last checkpoint with a lower optimizer.lr, or look at samples {} to {}",
         report.step, report.loss, report.grad_norm, f.text, f.rank, report.step - 1,
         (report.step - 1) * shape_.global_batch(), report.step * shape_.global_batch() - 1);
-    if (f.rank == model_.world->rank()) throw Error(ErrorKind::numeric, message).at_rank(f.rank).at("step " + std::to_string(report.step) + ", " + f.text);
+    if (f.rank == model_.world->rank())
+      throw Error(ErrorKind::numeric, message)
+          .at_rank(f.rank)
+          .at("step " + std::to_string(report.step) + ", " + f.text);
     throw Error(ErrorKind::rank_failed, message).at_rank(f.rank);
   }
 

@@ -12,20 +12,20 @@
 namespace trainctl {
 
 struct StepReport {
-  int64_t step = 0;           // from 1
-  double loss = 0;            // sum over counted tokens of the global batch / their number
-  double grad_norm = 0;       // before clipping
+  int64_t step = 0;      // from 1
+  double loss = 0;       // sum over counted tokens of the global batch / their number
+  double grad_norm = 0;  // before clipping
   double clip_factor = 1;
   double lr = 0;
-  int64_t tokens = 0;         // of the global batch
-  int64_t counted_tokens = 0; // of them in the loss
-  bool skipped = false;       // no counted token: the weights did not move
+  int64_t tokens = 0;          // of the global batch
+  int64_t counted_tokens = 0;  // of them in the loss
+  bool skipped = false;        // no counted token: the weights did not move
   double step_s = 0, data_wait_s = 0, comm_exposed_s = 0;
 };
 
 struct RuntimeInputs {
-  RuntimeConfig config;        // resolved
-  OptimizerConfig optimizer;   // schedule and clipping
+  RuntimeConfig config;       // resolved
+  OptimizerConfig optimizer;  // schedule and clipping
   std::string pipeline_schedule = "1f1b";
   int64_t sequence_tokens = 0;
   bool document_mask = false;

@@ -10,7 +10,8 @@ constexpr double kMaxSteps = 1e12;
 }  // namespace
 
 void RuntimeConfig::describe(ConfigVisitor& v) {
-  v.field("device", device, "what ranks compute on", one_of({"cpu"}).not_built({"cuda", "gpu", "rocm", "hip", "xpu"}));
+  v.field("device", device, "what ranks compute on; cuda can be planned for, but not launched by this build",
+          one_of({"cpu", "cuda"}).not_built({"gpu", "rocm", "hip", "xpu"}));
   v.field("seed", seed, "of initial weights, dropout, sample order and the validation split", at_least(0));
   v.field(
       "steps", steps, "optimizer steps",

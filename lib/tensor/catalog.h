@@ -17,20 +17,20 @@ struct Box {
 };
 
 struct StateEntry {
-  std::string name;  // "layers.3.attention.q.weight": global layer index
-  std::string role;  // weight | master | exp_avg | exp_avg_sq | momentum
-  Shape shape;       // logical
-  Box box;           // what this rank holds of it
-  Tensor local;      // contiguous; shape == box.extent
-  bool owner = true;       // exactly one rank of those that hold the same box writes it
-  std::string alias_of;    // tied copy of this other name; then never written
+  std::string name;      // "layers.3.attention.q.weight": global layer index
+  std::string role;      // weight | master | exp_avg | exp_avg_sq | momentum
+  Shape shape;           // logical
+  Box box;               // what this rank holds of it
+  Tensor local;          // contiguous; shape == box.extent
+  bool owner = true;     // exactly one rank of those that hold the same box writes it
+  std::string alias_of;  // tied copy of this other name; then never written
 };
 using StateCatalog = std::vector<StateEntry>;
 
 // State that is no tensor, captured by value at a step boundary.
 struct ScalarState {
-  int64_t step = 0;             // optimizer steps done
-  int64_t consumed_samples = 0; // the data cursor: next global sample number
+  int64_t step = 0;              // optimizer steps done
+  int64_t consumed_samples = 0;  // the data cursor: next global sample number
   int64_t consumed_tokens = 0;
   double last_loss = 0, last_grad_norm = 0;
   int64_t non_finite_count = 0;

@@ -1,9 +1,10 @@
 // lib/tensor/dtype.h -- element types, and the dispatch from a DType value to a C++ type.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstdint>
-#include <fmt/format.h>
 #include <string_view>
 
 #include "base/error.h"
@@ -11,16 +12,20 @@
 namespace trainctl {
 
 enum class DType : uint8_t { f32, bf16, f64, i32, i64, u8 };
-std::string_view name(DType dtype);        // "f32"
+std::string_view name(DType dtype);         // "f32"
 DType dtype_from_name(std::string_view n);  // throws Error{config}
 constexpr int64_t size_of(DType d) {
   switch (d) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
-    case DType::bf16: return 2;
-    case DType::u8: return 1;
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
@@ -39,16 +44,23 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-template <class T> inline constexpr DType dtype_of = [] {
+template <class T>
+inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "no DType for this type");
   return DType::u8;
 }();
-template <> inline constexpr DType dtype_of<float> = DType::f32;
-template <> inline constexpr DType dtype_of<bf16> = DType::bf16;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::i64;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::u8;
 
 // dispatch<float, bf16>(d, [&]<class T> { ... }); throws Error{internal} when `d` is not in the list.
 template <class... Ts, class F>

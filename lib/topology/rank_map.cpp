@@ -130,6 +130,19 @@ const std::string& RankMap::host_name(int rank) const {
   return hosts[static_cast<size_t>(ranks[static_cast<size_t>(rank)].host)].host.name;
 }
 
+int64_t memory_limit_bytes_per_rank(const TopologyConfig& topology, const RankMap& map) {
+  int64_t least = 0;
+  for (const HostPlace& place : map.hosts) {
+    const NodeType& type = topology.node_types[static_cast<size_t>(place.host.type)];
+    const int64_t sharers = std::max<int64_t>(place.num_ranks, 1);
+    int64_t limit = type.devices.memory_bytes;
+    if (limit > 0 && sharers > place.slots) limit = limit * place.slots / sharers;
+    if (limit == 0 && type.devices.kind == "cpu") limit = type.memory_bytes / sharers;
+    if (limit > 0 && (least == 0 || limit < least)) least = limit;
+  }
+  return least;
+}
+
 double network_bytes_per_s(const TopologyConfig& topology, const HostPlace& from, const HostPlace& to) {
   const auto share = [&](const HostPlace& place) {
     const NodeType& type = type_of(topology, place.host);

@@ -12,9 +12,7 @@
 namespace trainctl {
 namespace {
 
-std::string category_key(int category) {
-  return std::string(name(static_cast<MemoryCategory>(category))) + "_bytes";
-}
+std::string category_key(int category) { return std::string(name(static_cast<MemoryCategory>(category))) + "_bytes"; }
 
 nlohmann::ordered_json traffic_json(const std::vector<TrafficRow>& rows) {
   auto list = nlohmann::ordered_json::array();
@@ -25,8 +23,7 @@ nlohmann::ordered_json traffic_json(const std::vector<TrafficRow>& rows) {
 
 std::vector<TrafficRow> traffic_from(const nlohmann::json& list) {
   std::vector<TrafficRow> rows;
-  for (const auto& r : list)
-    rows.push_back({r.at("axis"), r.at("operation"), r.at("messages"), r.at("bytes")});
+  for (const auto& r : list) rows.push_back({r.at("axis"), r.at("operation"), r.at("messages"), r.at("bytes")});
   return rows;
 }
 
@@ -38,10 +35,13 @@ RunCounters combine(const std::vector<RankCounters>& ranks, int64_t model_flops,
   std::map<std::pair<int64_t, std::array<int64_t, kMemoryCategories>>, std::vector<int>> classes;
   std::map<std::pair<std::string, std::string>, TrafficRow> traffic;
   for (const RankCounters& r : ranks) {
-    run.hardware_flops += r.hardware_flops;
+    if (__builtin_add_overflow(run.hardware_flops, r.hardware_flops, &run.hardware_flops))
+      fail(ErrorKind::plan,
+           "a step is more FLOPs than a 64-bit counter holds; use a smaller runtime.global_batch_size");
     classes[{r.peak_bytes, r.at_peak}].push_back(r.rank);
     for (const TrafficRow& row : r.traffic) {
-      TrafficRow& sum = traffic.try_emplace({row.axis, row.operation}, TrafficRow{row.axis, row.operation}).first->second;
+      TrafficRow& sum =
+          traffic.try_emplace({row.axis, row.operation}, TrafficRow{row.axis, row.operation}).first->second;
       sum.messages += row.messages;
       sum.bytes += row.bytes;
     }

@@ -31,8 +31,8 @@ struct MemoryClass {
   bool fits() const { return limit_bytes == 0 || peak_bytes <= limit_bytes; }
 };
 struct RunCounters {
-  std::vector<MemoryClass> memory;  // by first rank
-  std::vector<TrafficRow> traffic;  // summed over ranks, by axis and operation
+  std::vector<MemoryClass> memory;              // by first rank
+  std::vector<TrafficRow> traffic;              // summed over ranks, by axis and operation
   int64_t model_flops = 0, hardware_flops = 0;  // per step, all ranks
 };
 

@@ -40,7 +40,9 @@ std::unique_ptr<Engine> assemble(const Recipe& recipe, EngineInputs inputs) {
 }
 
 StateCatalog Engine::catalog() const {
-  StateCatalog all = weight_catalog(model);
+  StateCatalog all = flat_catalog(model, model.weights, "weight");
+  if (model.compute_dtype != DType::f32)
+    for (StateEntry& entry : weight_catalog(model)) all.push_back(std::move(entry));
   for (StateEntry& entry : optimizer->catalog()) all.push_back(std::move(entry));
   return all;
 }

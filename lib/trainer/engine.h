@@ -32,7 +32,8 @@ struct Engine {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Runtime> runtime;
 
-  // Everything a training checkpoint holds of this rank, under names no layout changes: master weights, then moments.
+  // Everything a training checkpoint holds of this rank, under names no layout changes: compute weights, the f32 master
+  // when that is another tensor, moments.
   StateCatalog catalog() const;
   // Every rank: true when any rank asks to stop.
   bool any_rank_asks(bool here);

@@ -1,14 +1,14 @@
 // lib/trainer/rank_report.cpp -- see the header.
 #include "trainer/rank_report.h"
 
-#include "base/atomic_file.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <cstdio>
+
+#include "base/atomic_file.h"
 
 namespace trainctl {
 
@@ -24,8 +24,8 @@ RankFailure failure_of(const std::exception& error, int64_t rank, const Recorder
   f.pid = getpid();
   f.kind = std::string(name(ErrorKind::internal));
   f.message = error.what();
-  f.time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-                  .count();
+  f.time_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (recorder) {
     f.step = recorder->step();
     f.operation = recorder->place();

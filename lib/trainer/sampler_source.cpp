@@ -6,11 +6,9 @@
 namespace trainctl {
 
 void SamplerSource::fill(SampleSplit split, int64_t first, int64_t count, const SampleBuffers& out) {
-  sampler_.fill(split == SampleSplit::train ? Split::train : Split::validation, first, count,
-                {.tokens = out.tokens,
-                 .labels = out.labels,
-                 .positions = out.positions,
-                 .document_start = out.document_start});
+  sampler_.fill(
+      split == SampleSplit::train ? Split::train : Split::validation, first, count,
+      {.tokens = out.tokens, .labels = out.labels, .positions = out.positions, .document_start = out.document_start});
 }
 
 std::string sample_line(const Sampler& sampler, int64_t step, int64_t first, int64_t count) {

@@ -18,7 +18,8 @@ class SamplerSource final : public BatchSource {
   const Sampler& sampler_;
 };
 
-// The ids of samples [first, first + count) of the training split as one JSON line: {"step":3,"samples":[[0,0,17],...]}.
+// The ids of samples [first, first + count) of the training split as one JSON line:
+// {"step":3,"samples":[[0,0,17],...]}.
 std::string sample_line(const Sampler& sampler, int64_t step, int64_t first, int64_t count);
 
 }  // namespace trainctl

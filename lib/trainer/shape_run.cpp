@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "comm/counting.h"
@@ -15,8 +16,9 @@ namespace {
 constexpr int kSmallWorld = 64;
 
 struct ClassRun {
-  RankCounters counters;                        // of the representative
-  CountingCollectives::Histogram requests;      // of one step
+  int64_t host_staging_bytes = 0;           // at most; 0 where staging is in `counters`
+  RankCounters counters;                    // of the representative
+  CountingCollectives::Histogram requests;  // of one step
 };
 
 CountingCollectives::Histogram difference(const CountingCollectives::Histogram& later,
@@ -30,15 +32,26 @@ CountingCollectives::Histogram difference(const CountingCollectives::Histogram& 
   return d;
 }
 
-// Runs what a worker runs: set-up, staging memory, steps, an evaluation. Step 2 is counted: step 1 may hold one-off work.
+// Runs what a worker runs: set-up, staging memory, steps, an evaluation. Step 2 is counted: step 1 may hold one-off
+// work.
 ClassRun run_class(const Recipe& recipe, const Mesh& mesh, int rank) {
-  auto counting = std::make_unique<CountingCollectives>(rank, mesh.world_size(), recipe.parallelism.message_chunk_bytes);
+  auto counting =
+      std::make_unique<CountingCollectives>(rank, mesh.world_size(), recipe.parallelism.message_chunk_bytes);
   const CountingCollectives& requests = *counting;
-  auto engine = assemble(recipe, {.device = make_shape_only_device(), .kernels = {}, .collectives = std::move(counting), .on_place = {}});
-  const Checkpointer checkpointer = build_checkpointer(
-      recipe.checkpoint,
-      {.folder = {}, .run_id = {}, .topology = "{}", .provenance = "{}", .agreement = {.rank = rank, .world = mesh.world_size()}, .on_point = {}},
-      *engine->arena, engine->catalog());
+  auto engine = assemble(
+      recipe, {.device = make_shape_only_device(), .kernels = {}, .collectives = std::move(counting), .on_place = {}});
+  // Checkpoints are staged in host memory; a cpu rank computes in the same memory, a device in its own.
+  const std::unique_ptr<Device> host = make_shape_only_device();
+  Arena host_arena(*host);
+  Arena& staging = recipe.runtime.device == "cpu" ? *engine->arena : host_arena;
+  const Checkpointer checkpointer = build_checkpointer(recipe.checkpoint,
+                                                       {.folder = {},
+                                                        .run_id = {},
+                                                        .topology = "{}",
+                                                        .provenance = "{}",
+                                                        .agreement = {.rank = rank, .world = mesh.world_size()},
+                                                        .on_point = {}},
+                                                       staging, engine->catalog());
   const auto step = [&](int64_t number) {
     engine->runtime->step(number);
     engine->any_rank_asks(false);
@@ -53,6 +66,7 @@ ClassRun run_class(const Recipe& recipe, const Mesh& mesh, int rank) {
   if (recipe.runtime.eval_every_steps > 0) engine->runtime->evaluate();
   run.counters.at_peak = engine->arena->counters().at_peak;
   run.counters.peak_bytes = engine->arena->counters().peak_total;
+  run.host_staging_bytes = host_arena.counters().peak_total;
   return run;
 }
 
@@ -122,11 +136,13 @@ ShapeRunResult shape_run(const Recipe& recipe, int64_t memory_limit_bytes_per_ra
   }
 
   ShapeRunResult result;
+  for (const auto& [key, run] : classes)
+    result.host_staging_bytes = std::max(result.host_staging_bytes, run.host_staging_bytes);
   result.engine_runs = static_cast<int64_t>(classes.size());
   result.parameters = parameter_count(model);
-  result.counters = combine(ranks,
-                            model_flops(recipe.model, recipe.runtime.global_batch_size.value(), recipe.data.sequence_tokens),
-                            memory_limit_bytes_per_rank);
+  result.counters =
+      combine(ranks, model_flops(recipe.model, recipe.runtime.global_batch_size.value(), recipe.data.sequence_tokens),
+              memory_limit_bytes_per_rank);
   std::vector<int64_t> split = recipe.parallelism.pipeline_layers;
   if (split.empty()) split = {recipe.model.layers};
   size_t module = 0;

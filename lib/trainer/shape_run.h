@@ -1,4 +1,5 @@
-// lib/trainer/shape_run.h -- the dry run: the real engine without storage, once per class of ranks that differ in shapes.
+// lib/trainer/shape_run.h -- the dry run: the real engine without storage, once per class of ranks that differ in
+// shapes.
 #pragma once
 
 #include <vector>
@@ -12,6 +13,7 @@ struct ShapeRunResult {
   RunCounters counters;
   std::vector<int64_t> stage_parameters;  // logical parameters of each pipeline stage; tied ones on both ends
   int64_t parameters = 0;                 // of the model; tied ones once
+  int64_t host_staging_bytes = 0;         // the most one rank stages of a checkpoint outside its own memory; cpu: 0
   int64_t engine_runs = 0;                // classes that were run
 };
 

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "base/build_info.h"
 #include "comm/watchdog.h"
@@ -75,16 +77,14 @@ class RankRun {
   bool first() const { return rank_ == 0; }
 
   void check_world() const {
-    if (collectives_->size() != job_.world_size)
-      fail(ErrorKind::environment,
-           fmt::format("this process is rank {} of {}, but the plan has {} ranks; start the worker through `trainctl "
-                       "launch`, and under srun name the PMI of this MPI (--mpi=pmix)",
-                       collectives_->rank(), collectives_->size(), job_.world_size));
     if (job_.build_id != build_id())
       fail(ErrorKind::environment,
            fmt::format("the plan was made by build {}, but this worker is build {}; start the worker that was built "
                        "with the launcher",
                        job_.build_id, build_id()));
+    if (recipe_.runtime.device != "cpu")
+      fail(ErrorKind::environment, fmt::format("runtime.device is \"{}\", but this build has no {} backend",
+                                               recipe_.runtime.device, recipe_.runtime.device));
     const Coordinates c = mesh_of(recipe_.parallelism).coordinates(rank_);
     const std::vector<int64_t> here{c.tensor, c.context, c.expert, c.data, c.pipeline};
     if (job_.ranks.at(static_cast<size_t>(rank_)).coordinates != here)
@@ -106,7 +106,8 @@ class RankRun {
                                  .memory_limit_bytes = job_.memory_limit_bytes_per_rank,
                                  .on_place = {}});
     watchdog_ = start_watchdog();
-    checkpointer_.emplace(build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
+    checkpointer_.emplace(
+        build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     done_steps_ = restore();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples());
@@ -124,6 +125,9 @@ class RankRun {
           f.waited_s = report.waited_s;
           report_failure(f, paths_);
           log_->error("step {}, {}: {}", f.step, f.operation, f.message);
+          // The other waiting ranks report too, at about this time: the launcher needs all reports to find the late
+          // one.
+          std::this_thread::sleep_for(std::chrono::seconds(1));
           abort_(exit_code(ErrorKind::hang), f.message);
         });
   }
@@ -167,11 +171,12 @@ class RankRun {
                        found.folder.string(), s.seed, s.data_fingerprint, recipe_.runtime.seed,
                        sampler_->fingerprint()));
     if (s.consumed_samples != s.step * recipe_.runtime.global_batch_size.value())
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} has consumed {} samples in {} steps, but global_batch_size {} would have consumed {}; resume "
-                       "with the global_batch_size of the checkpoint",
-                       found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
-                       s.step * recipe_.runtime.global_batch_size.value()));
+      fail(
+          ErrorKind::checkpoint,
+          fmt::format("{} has consumed {} samples in {} steps, but global_batch_size {} would have consumed {}; resume "
+                      "with the global_batch_size of the checkpoint",
+                      found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
+                      s.step * recipe_.runtime.global_batch_size.value()));
     refresh_compute_weights(engine_->model);
     log_->info("continues after step {} from {}", s.step, found.folder.string());
     return s.step;

@@ -14,8 +14,8 @@ struct TrainInputs {
   const Job& job;
   std::unique_ptr<Collectives> collectives;
   Logger log;
-  // Called after errors/rank-N.json was written, while the engine still stands: ends the other ranks' waiting. MPI: does
-  // not return. Threads: makes every pending operation fail.
+  // Called after errors/rank-N.json was written, while the engine still stands: ends the other ranks' waiting. MPI:
+  // does not return. Threads: makes every pending operation fail.
   std::function<void(int code, const std::string& reason)> abort;
 };
 

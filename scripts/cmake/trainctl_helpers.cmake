@@ -1,7 +1,7 @@
 # One way to declare a module, a program and a test; scripts/check_layering.py reads the DEPS written here.
 
 add_library(trainctl_options INTERFACE)
-target_compile_options(trainctl_options INTERFACE -ffp-contract=off $<$<CONFIG:Release>:-O2> -fno-math-errno)
+target_compile_options(trainctl_options INTERFACE -ffp-contract=off -fno-math-errno)
 if(TRAINCTL_WERROR)
   target_compile_options(trainctl_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
                          -Wold-style-cast -Werror)
@@ -48,6 +48,7 @@ endfunction()
 function(trainctl_test name)
   cmake_parse_arguments(T "" "RANKS;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # tests compile often and compute little
   list(TRANSFORM T_DEPS PREPEND trainctl_)
   target_link_libraries(${name} PRIVATE trainctl_options ${T_DEPS} ${T_LIBS})
   if(T_RANKS)

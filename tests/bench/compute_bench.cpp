@@ -1,6 +1,7 @@
 // tests/bench/compute_bench.cpp -- matrix products and attention, each checked at sampled elements against f64.
-#include <cmath>
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "kernel_bench.h"
 
@@ -31,11 +32,23 @@ void attention_rows(Bench& bench, DType dtype, int64_t batch, int64_t positions,
   const Tensor out = bench.empty(q_shape, dtype), lse = bench.empty(rows), delta = bench.empty(rows);
   const Tensor dq = bench.empty(q_shape, dtype), dk = bench.empty(kv_shape, dtype), dv = bench.empty(kv_shape, dtype);
   const int64_t group = heads / kv_heads;
-  const AttentionForward forward{.q = q, .k = k, .v = v, .document_start = {}, .out = out, .lse = lse, .scale = 0.5f,
-                                 .group = group};
-  const AttentionBackward backward{.q = q, .k = k, .v = v, .document_start = {}, .out = out, .lse = lse, .dout = dout,
-                                   .dq = dq, .dk = dk, .dv = dv, .delta = delta, .scale = 0.5f, .group = group};
-  const std::string shape = fmt::format("{} B {} S {} H {} K {} D {}", name(dtype), batch, positions, heads, kv_heads, dim);
+  const AttentionForward forward{
+      .q = q, .k = k, .v = v, .document_start = {}, .out = out, .lse = lse, .scale = 0.5f, .group = group};
+  const AttentionBackward backward{.q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .document_start = {},
+                                   .out = out,
+                                   .lse = lse,
+                                   .dout = dout,
+                                   .dq = dq,
+                                   .dk = dk,
+                                   .dv = dv,
+                                   .delta = delta,
+                                   .scale = 0.5f,
+                                   .group = group};
+  const std::string shape =
+      fmt::format("{} B {} S {} H {} K {} D {}", name(dtype), batch, positions, heads, kv_heads, dim);
   bench.run(forward);
   for (int64_t s = 0; s < 20; ++s) {
     const int64_t b = s % batch, h = s * 5 % heads, i = s * 37 % positions, d = s * 11 % dim;

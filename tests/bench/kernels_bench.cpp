@@ -2,13 +2,14 @@
 //
 // kernels_bench [gemm|attention|memory] [SECONDS_PER_CASE]. Threads: OMP_NUM_THREADS. With one thread the clock is the
 // thread's processor time, which other work on the machine does not disturb; with more it is wall time.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fmt/format.h>
 #include <string_view>
 
 #include "base/error.h"
@@ -26,6 +27,12 @@ double now(int threads) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// a = b + 3 c, the yardstick of memory-bound kernels: by the same clock, in the same minute.
+void triad(float* a, const float* b, const float* c, int64_t n) {
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < n; ++i) a[i] = b[i] + 3 * c[i];
+}
+
 template <class F>
 void fill(const Tensor& t, F&& value) {
   dispatch<float, bf16>(t.dtype(), [&]<class T>() {
@@ -37,12 +44,22 @@ void fill(const Tensor& t, F&& value) {
 }  // namespace
 
 Bench::Bench(int threads, double seconds_per_case)
-    : threads_(threads), seconds_per_case_(seconds_per_case), device_(make_cpu_device()), arena_(*device_),
-      stream_(device_->make_compute_stream()), table_(kernels::cpu_kernels()) {
+    : threads_(threads),
+      seconds_per_case_(seconds_per_case),
+      device_(make_cpu_device()),
+      arena_(*device_),
+      stream_(device_->make_compute_stream()),
+      table_(kernels::cpu_kernels()) {
   const PeakFlops f32 = measure_peak_flops(threads, FlopType::f32), b16 = measure_peak_flops(threads, FlopType::bf16);
   peak_f32_ = f32.flops_per_s;
   peak_bf16_ = b16.flops_per_s;
-  bandwidth_ = measure_memory_bandwidth(threads, int64_t{64} << 20);
+  constexpr int64_t count = int64_t{1} << 24;
+  const Tensor a = empty({count}), x = constant({count}, DType::f32, 1), y = constant({count}, DType::f32, 2);
+  bandwidth_ = 12.0 * static_cast<double>(count) / seconds([&] {
+                 triad(static_cast<float*>(a.data()), static_cast<const float*>(x.data()),
+                       static_cast<const float*>(y.data()), count);
+               });
+  expect_near("triad", at(a, {count - 1}), 7, 0);
   fmt::print("level {}, {} thread(s), clock: {}\n", kernels::cpu_vector_level(), threads,
              threads == 1 ? "processor time" : "wall time");
   fmt::print("peak f32 {:.1f} GFLOP/s ({}), bf16 {:.1f} GFLOP/s ({}), triad {:.1f} GB/s\n\n", peak_f32_ / 1e9,
@@ -69,7 +86,8 @@ double Bench::at(const Tensor& t, std::initializer_list<int64_t> index) const {
   int64_t offset = 0;
   int d = 0;
   for (const int64_t i : index) offset += i * t.strides()[d++];
-  if (t.dtype() == DType::bf16) return static_cast<double>(static_cast<float>(static_cast<const bf16*>(t.data())[offset]));
+  if (t.dtype() == DType::bf16)
+    return static_cast<double>(static_cast<float>(static_cast<const bf16*>(t.data())[offset]));
   return static_cast<double>(static_cast<const float*>(t.data())[offset]);
 }
 

@@ -1,7 +1,8 @@
 // tests/bench/memory_bench.cpp -- kernels that move memory, in bytes read and written per second.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 
 #include "base/philox.h"
 #include "kernel_bench.h"
@@ -78,8 +79,8 @@ void rows(Bench& bench, DType dtype) {
   bench.run(layer);
   bench.expect_near("layernorm", bench.at(rstd, {77}), 1 / std::sqrt(moment(77, bench.at(mean, {77})) + 1e-5), 1e-5);
   bench.bytes_row("layernorm forward " + type, 2 * bytes, [&] { bench.run(layer); });
-  const LayerNormBackward layer_back{.x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = y,
-                                     .dgain = dgain, .dbias = dbias};
+  const LayerNormBackward layer_back{
+      .x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = y, .dgain = dgain, .dbias = dbias};
   bench.bytes_row("layernorm backward " + type, 3 * bytes, [&] { bench.run(layer_back); });
   const RmsNormForward rms{.x = x, .gain = gain, .y = y, .rstd = rstd};
   bench.run(rms);
@@ -152,9 +153,8 @@ void tables(Bench& bench) {
 
 void bench_memory_bound(Bench& bench) {
   const Tensor from = bench.uniform({kNumel}, DType::f32, 1), to = bench.empty({kNumel});
-  bench.bytes_row("memcpy, one thread", 2 * from.bytes(), [&] {
-    std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
-  });
+  bench.bytes_row("memcpy, one thread", 2 * from.bytes(),
+                  [&] { std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes())); });
   for (const DType dtype : {DType::f32, DType::bf16}) {
     elementwise(bench, dtype);
     rows(bench, dtype);

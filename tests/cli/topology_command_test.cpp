@@ -33,11 +33,17 @@ TEST_CASE("every topology in recipes/topologies is free of faults", "[cli]") {
 
 TEST_CASE("a topology with faults gives 2 and lists them all", "[cli]") {
   const TemporaryFolder folder;
-  const std::string file = folder.file("t.json", R"({"name": "t", "node_types": [{"name": "a", "cors": 4}],
-    "nodes": [{"names": "n[3-1]", "type": "b"}]})");
-  const SubprocessResult r = run({program("trainctl"), "topology", "check", file});
-  CHECK(r.exit_code == 2);
-  CHECK_THAT(r.err, Contains("cors") && Contains("cores") && Contains("n[3-1]"));
+  const auto check = [&](const std::string& text) {
+    return run({program("trainctl"), "topology", "check", folder.file("t.json", text)});
+  };
+  const SubprocessResult keys = check(R"({"name": "t", "node_types": [{"name": "a", "cors": 4, "memory_bytes": 0}],
+    "nodes": []})");
+  CHECK(keys.exit_code == 2);
+  CHECK_THAT(keys.err, Contains("cors") && Contains("cores") && Contains("memory_bytes"));
+  const SubprocessResult references = check(R"({"name": "t", "node_types": [{"name": "a", "cores": 1, "memory_bytes": 1}],
+    "nodes": [{"names": "n[3-1]", "type": "a"}, {"names": "m", "type": "b"}]})");
+  CHECK(references.exit_code == 2);
+  CHECK_THAT(references.err, Contains("n[3-1]") && Contains("\"b\""));
 }
 
 }  // namespace trainctl::testing

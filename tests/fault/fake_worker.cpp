@@ -81,7 +81,8 @@ void commit(const Job& job, int64_t rank, const Deed& deed) {
   if (deed.what == "hang") {
     const double seconds = std::atof(deed.detail.c_str());
     sleep_s(seconds);
-    RankFailure failure = report_of(job, rank, "hang", "all_reduce", "no progress");
+    RankFailure failure = report_of(job, rank, "hang", "forward head",
+                                    "all_reduce #57 in the tensor group, not finished for 1 s (limit 1 s); step 3");
     failure.group_axis = "tensor";
     for (int64_t r = 0; r < job.world_size; ++r) failure.group_ranks.push_back(r);
     failure.sequence = 57;

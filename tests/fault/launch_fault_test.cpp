@@ -113,7 +113,7 @@ TEST_CASE("hang reports are merged: the operation, its group, who entered and wh
   const SubprocessResult r = fixture.launch({"--ranks", "4"}, "hang:0:1 say:1 stuck:1 hang:2:1.1 hang:3:1.1");
   INFO(r.err);
   CHECK(r.exit_code == 4);
-  CHECK_THAT(r.err, Contains("trainctl: hang: step 3: all_reduce (number 57 in the tensor group of ranks 0, 1, 2, 3)"));
+  CHECK_THAT(r.err, Contains("trainctl: hang: step 3, forward head: all_reduce #57 in the tensor group"));
   CHECK_THAT(r.err, Contains("entered by ranks 0, 2, 3; not by rank 1"));
   CHECK_THAT(r.err, Contains("the last words of rank 1"));
   CHECK(all_gone(fixture.worker_pids(), 0.5));
@@ -157,7 +157,8 @@ TEST_CASE("one signal stops the job after a save with exit code 75, and the same
 
 TEST_CASE("a second signal ends everything within seconds", "[fault][launch]") {
   const LaunchFixture fixture(2000);
-  Subprocess process(fixture.command({"--ranks", "4"}), fixture.options("deaf:1 late:0:1000 late:2:1000"));
+  Subprocess process(fixture.command({"--ranks", "4"}),
+                     fixture.options("deaf:1 late:0:1000 late:1:1000 late:2:1000 late:3:1000"));
   REQUIRE(process.wait_for_output("step 5/", 20));
   process.signal(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -41,8 +41,7 @@ Reference attend(const Case& c, const Values& q, const Values& k, const Values& 
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t h = 0; h < c.heads; ++h)
       for (int64_t i = 0; i < c.positions; ++i) {
-        const int64_t first =
-            c.document_start.empty() ? 0 : c.document_start[index({{b, c.batch}, {i, c.positions}})];
+        const int64_t first = c.document_start.empty() ? 0 : c.document_start[index({{b, c.batch}, {i, c.positions}})];
         Values p(static_cast<size_t>(i - first + 1)), dp(p.size());
         double top = -HUGE_VAL, sum = 0, mean = 0;
         for (int64_t j = first; j <= i; ++j) {
@@ -92,20 +91,42 @@ Result run(Rig& rig, const KernelTable& table, const Case& c, DType dtype, doubl
   const Tensor fused_gradient = rig.constant({c.batch, c.positions, width}, dtype, std::nan(""));
   const int64_t k0 = c.heads * c.dim, v0 = k0 + c.kv_heads * c.dim;
   const Shape shape = {c.batch, c.positions, c.heads, c.dim}, rows = {c.batch, c.heads, c.positions};
-  Result r{.q = part(fused, c.heads, 0), .k = part(fused, c.kv_heads, k0), .v = part(fused, c.kv_heads, v0),
-           .dout = rig.random(shape, dtype, 12), .out = rig.empty(shape, dtype), .lse = rig.empty(rows),
-           .dq = part(fused_gradient, c.heads, 0), .dk = part(fused_gradient, c.kv_heads, k0),
+  Result r{.q = part(fused, c.heads, 0),
+           .k = part(fused, c.kv_heads, k0),
+           .v = part(fused, c.kv_heads, v0),
+           .dout = rig.random(shape, dtype, 12),
+           .out = rig.empty(shape, dtype),
+           .lse = rig.empty(rows),
+           .dq = part(fused_gradient, c.heads, 0),
+           .dk = part(fused_gradient, c.kv_heads, k0),
            .dv = part(fused_gradient, c.kv_heads, v0)};
   Tensor documents;
   if (!c.document_start.empty()) documents = rig.integers(c.document_start).reshape({c.batch, c.positions});
-  table.get<AttentionForward>()({.q = r.q, .k = r.k, .v = r.v, .document_start = documents, .out = r.out, .lse = r.lse,
-                                 .scale = static_cast<float>(c.scale), .group = c.group, .head_offset = c.head_offset},
+  table.get<AttentionForward>()({.q = r.q,
+                                 .k = r.k,
+                                 .v = r.v,
+                                 .document_start = documents,
+                                 .out = r.out,
+                                 .lse = r.lse,
+                                 .scale = static_cast<float>(c.scale),
+                                 .group = c.group,
+                                 .head_offset = c.head_offset},
                                 rig.stream());
-  table.get<AttentionBackward>()(
-      {.q = r.q, .k = r.k, .v = r.v, .document_start = documents, .out = r.out, .lse = r.lse, .dout = r.dout,
-       .dq = r.dq, .dk = r.dk, .dv = r.dv, .delta = rig.empty(rows), .scale = static_cast<float>(c.scale),
-       .group = c.group, .head_offset = c.head_offset},
-      rig.stream());
+  table.get<AttentionBackward>()({.q = r.q,
+                                  .k = r.k,
+                                  .v = r.v,
+                                  .document_start = documents,
+                                  .out = r.out,
+                                  .lse = r.lse,
+                                  .dout = r.dout,
+                                  .dq = r.dq,
+                                  .dk = r.dk,
+                                  .dv = r.dv,
+                                  .delta = rig.empty(rows),
+                                  .scale = static_cast<float>(c.scale),
+                                  .group = c.group,
+                                  .head_offset = c.head_offset},
+                                 rig.stream());
   return r;
 }
 
@@ -115,8 +136,8 @@ void check_case(const KernelTable& table, const Case& c, DType dtype, double siz
   Rig rig;
   const Result r = run(rig, table, c, dtype, size);
   const Values out = values(r.out);
-  const Reference want = attend(c, values(r.q), values(r.k), values(r.v), values(r.dout),
-                                dtype == DType::bf16 ? &out : nullptr);
+  const Reference want =
+      attend(c, values(r.q), values(r.k), values(r.v), values(r.dout), dtype == DType::bf16 ? &out : nullptr);
   const double floor = 0.05;  // a single key has no gradient: what is left of dq and dk is rounding
   CHECK(error(out, want.out) < tolerance(dtype, 5e-6));
   CHECK(error(r.lse, want.lse) < 5e-6);
@@ -213,9 +234,18 @@ TEST_CASE("one document's content does not reach another's outputs or gradients 
         const Tensor dq = rig.empty(shape, dtype), dk = rig.empty(shape, dtype), dv = rig.empty(shape, dtype);
         table.get<AttentionForward>()(
             {.q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = lse, .scale = 0.2f}, rig.stream());
-        table.get<AttentionBackward>()({.q = q, .k = k, .v = v, .document_start = starts, .out = out, .lse = lse,
-                                        .dout = dout, .dq = dq, .dk = dk, .dv = dv,
-                                        .delta = rig.empty({1, 1, positions}), .scale = 0.2f},
+        table.get<AttentionBackward>()({.q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .document_start = starts,
+                                        .out = out,
+                                        .lse = lse,
+                                        .dout = dout,
+                                        .dq = dq,
+                                        .dk = dk,
+                                        .dv = dv,
+                                        .delta = rig.empty({1, 1, positions}),
+                                        .scale = 0.2f},
                                        rig.stream());
         Values all;
         for (const Tensor& t : {out, dq, dk, dv})
@@ -247,14 +277,14 @@ TEST_CASE("attention over nothing does nothing, and heads without keys are refus
   Rig rig;
   const auto table = cpu_kernels();
   const Tensor none = rig.empty({0, 4, 2, 8}), lse = rig.empty({0, 2, 4});
-  CHECK_NOTHROW(table.get<AttentionForward>()({.q = none, .k = none, .v = none, .document_start = {}, .out = none,
-                                               .lse = lse},
-                                              rig.stream()));
+  CHECK_NOTHROW(table.get<AttentionForward>()(
+      {.q = none, .k = none, .v = none, .document_start = {}, .out = none, .lse = lse}, rig.stream()));
   const Tensor q = rig.random({1, 4, 4, 8}, DType::f32, 1), k = rig.random({1, 4, 1, 8}, DType::f32, 2);
-  CHECK_THROWS_AS(table.get<AttentionForward>()({.q = q, .k = k, .v = k, .document_start = {}, .out = q,
-                                                 .lse = rig.empty({1, 4, 4}), .scale = 1, .group = 2},
-                                                rig.stream()),
-                  Error);
+  CHECK_THROWS_AS(
+      table.get<AttentionForward>()(
+          {.q = q, .k = k, .v = k, .document_start = {}, .out = q, .lse = rig.empty({1, 4, 4}), .scale = 1, .group = 2},
+          rig.stream()),
+      Error);
 }
 
 TEST_CASE("attention declares the FLOPs of a causal triangle", "[kernels][attention]") {

@@ -55,8 +55,12 @@ Shards run(Rig& rig, const KernelTable& table, const Tensor& all, const std::vec
   }
   for (size_t i = 0; i < shards.size(); ++i) {
     const Tensor part_sum = rig.empty({rows}), part_target = rig.empty({rows});
-    table.get<CrossEntropySum>()({.logits = shards[i], .labels = ids, .maximum = maximum, .sum = part_sum,
-                                  .target = part_target, .column_begin = cuts[i]},
+    table.get<CrossEntropySum>()({.logits = shards[i],
+                                  .labels = ids,
+                                  .maximum = maximum,
+                                  .sum = part_sum,
+                                  .target = part_target,
+                                  .column_begin = cuts[i]},
                                  rig.stream());
     meet(sum, part_sum, false);
     meet(target, part_target, false);
@@ -67,8 +71,13 @@ Shards run(Rig& rig, const KernelTable& table, const Tensor& all, const std::vec
     const Tensor logits = shards[i];
     const Tensor rounded = bf16_out ? rig.empty(logits.shape(), DType::bf16) : Tensor();
     const Values before = values(logits);
-    table.get<CrossEntropyGrad>()({.logits = logits, .labels = ids, .maximum = maximum, .sum = sum, .dlogits = rounded,
-                                   .scale = scale, .column_begin = cuts[i]},
+    table.get<CrossEntropyGrad>()({.logits = logits,
+                                   .labels = ids,
+                                   .maximum = maximum,
+                                   .sum = sum,
+                                   .dlogits = rounded,
+                                   .scale = scale,
+                                   .column_begin = cuts[i]},
                                   rig.stream());
     if (bf16_out) CHECK(values(logits) == before);
     assign(gradient.slice(1, cuts[i], cuts[i + 1]), values(bf16_out ? rounded : logits));

@@ -32,20 +32,34 @@ void each(const Tensor& t, F&& f) {
 
 double get(const Tensor& t, int64_t offset) {
   switch (t.dtype()) {
-    case DType::f32: return static_cast<double>(static_cast<const float*>(t.data())[offset]);
-    case DType::bf16: return static_cast<double>(static_cast<float>(static_cast<const bf16*>(t.data())[offset]));
-    case DType::f64: return static_cast<const double*>(t.data())[offset];
-    case DType::i32: return static_cast<const int32_t*>(t.data())[offset];
-    default: fail(ErrorKind::internal, "a test reads a dtype it does not know");
+    case DType::f32:
+      return static_cast<double>(static_cast<const float*>(t.data())[offset]);
+    case DType::bf16:
+      return static_cast<double>(static_cast<float>(static_cast<const bf16*>(t.data())[offset]));
+    case DType::f64:
+      return static_cast<const double*>(t.data())[offset];
+    case DType::i32:
+      return static_cast<const int32_t*>(t.data())[offset];
+    default:
+      fail(ErrorKind::internal, "a test reads a dtype it does not know");
   }
 }
 void put(const Tensor& t, int64_t offset, double v) {
   switch (t.dtype()) {
-    case DType::f32: static_cast<float*>(t.data())[offset] = static_cast<float>(v); break;
-    case DType::bf16: static_cast<bf16*>(t.data())[offset] = bf16(static_cast<float>(v)); break;
-    case DType::f64: static_cast<double*>(t.data())[offset] = v; break;
-    case DType::i32: static_cast<int32_t*>(t.data())[offset] = static_cast<int32_t>(v); break;
-    default: fail(ErrorKind::internal, "a test writes a dtype it does not know");
+    case DType::f32:
+      static_cast<float*>(t.data())[offset] = static_cast<float>(v);
+      break;
+    case DType::bf16:
+      static_cast<bf16*>(t.data())[offset] = bf16(static_cast<float>(v));
+      break;
+    case DType::f64:
+      static_cast<double*>(t.data())[offset] = v;
+      break;
+    case DType::i32:
+      static_cast<int32_t*>(t.data())[offset] = static_cast<int32_t>(v);
+      break;
+    default:
+      fail(ErrorKind::internal, "a test writes a dtype it does not know");
   }
 }
 

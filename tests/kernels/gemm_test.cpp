@@ -70,8 +70,8 @@ TEST_CASE("a product is right for single rows and columns, odd vocabularies and 
     INFO(level);
     Rig rig;
     const auto table = kernels::cpu_kernels_at(level);
-    const int64_t sizes[][3] = {{1, 1, 1}, {1, 64, 32}, {64, 1, 32}, {33, 65, 1}, {1, 7, 50}, {5, 257, 48}, {48, 16, 257},
-                                {257, 31, 64}, {8, 8, 2500}, {64, 64, 64}, {2, 1500, 3}, {1030, 3, 5}};
+    const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 32},   {64, 1, 32},  {33, 65, 1},  {1, 7, 50},   {5, 257, 48},
+                                {48, 16, 257}, {257, 31, 64}, {8, 8, 2500}, {64, 64, 64}, {2, 1500, 3}, {1030, 3, 5}};
     for (const Types types : kTypes)
       for (const auto& [m, n, k] : sizes)
         for (int bits = 0; bits < 4; ++bits)
@@ -85,8 +85,7 @@ TEST_CASE("an empty inner dimension gives the bias or zero, and accumulation kee
     Rig rig;
     const auto table = kernels::cpu_kernels_at(level);
     for (const Types types : kTypes) {
-      for (int bits = 0; bits < 4; ++bits)
-        check_case(rig, table, types, 3, 5, 0, false, false, bits & 1, bits & 2, 2);
+      for (int bits = 0; bits < 4; ++bits) check_case(rig, table, types, 3, 5, 0, false, false, bits & 1, bits & 2, 2);
       check_case(rig, table, types, 0, 5, 3, false, false, true, false, 1);
       check_case(rig, table, types, 3, 0, 4, false, true, false, false, 1);
     }

@@ -95,9 +95,9 @@ TEST_CASE("layer norm's gradients equal central differences and are accumulated"
         const auto by_bias = [&](const Values& at) { return normalise(vx, vg, at, 1e-5, true).y; };
         const Tensor dx = rig.empty({rows, cols}, dtype);
         const auto run = [&](const Tensor& to) {
-          table.get<LayerNormBackward>()({.x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = to,
-                                          .dgain = dgain, .dbias = dbias},
-                                         rig.stream());
+          table.get<LayerNormBackward>()(
+              {.x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = to, .dgain = dgain, .dbias = dbias},
+              rig.stream());
         };
         run(dx);
         CHECK(error(dx, numeric_gradient(by_x, vx, w)) < tolerance(dtype, 5e-6));
@@ -147,8 +147,10 @@ TEST_CASE("RMS norm's gradients equal central differences and are accumulated", 
         Rig rig;
         const int64_t tokens = 11, heads = 3;
         const auto table = cpu_kernels_at(level);
-        const Tensor x = rig.random({tokens, 4 * cols}, dtype, 1).strided({tokens, heads, cols}, {4 * cols, cols, 1}, 0);
-        const Tensor dy = rig.random({tokens, 5 * cols}, dtype, 4).strided({tokens, heads, cols}, {5 * cols, cols, 1}, 2);
+        const Tensor x =
+            rig.random({tokens, 4 * cols}, dtype, 1).strided({tokens, heads, cols}, {4 * cols, cols, 1}, 0);
+        const Tensor dy =
+            rig.random({tokens, 5 * cols}, dtype, 4).strided({tokens, heads, cols}, {5 * cols, cols, 1}, 2);
         const Tensor gain = rig.random({cols}, dtype, 2), rstd = rig.empty({tokens, heads});
         const Tensor y = rig.empty({tokens, heads, cols}, dtype), dx = rig.empty({tokens, heads, cols}, dtype);
         const Tensor dgain = rig.constant({cols}, DType::f32, 10);
@@ -177,9 +179,9 @@ TEST_CASE("norms of no rows do nothing", "[kernels][layernorm][rmsnorm]") {
   const Tensor dgain = rig.constant({8}, DType::f32, 3), dbias = rig.constant({8}, DType::f32, 4);
   table.get<LayerNormForward>()({.x = none, .gain = gain, .bias = gain, .y = none, .mean = stat, .rstd = stat},
                                 rig.stream());
-  table.get<LayerNormBackward>()({.x = none, .gain = gain, .mean = stat, .rstd = stat, .dy = none, .dx = none,
-                                  .dgain = dgain, .dbias = dbias},
-                                 rig.stream());
+  table.get<LayerNormBackward>()(
+      {.x = none, .gain = gain, .mean = stat, .rstd = stat, .dy = none, .dx = none, .dgain = dgain, .dbias = dbias},
+      rig.stream());
   table.get<RmsNormForward>()({.x = none, .gain = gain, .y = none, .rstd = stat}, rig.stream());
   table.get<RmsNormBackward>()({.x = none, .gain = gain, .rstd = stat, .dy = none, .dx = none, .dgain = dgain},
                                rig.stream());

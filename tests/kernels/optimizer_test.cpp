@@ -20,8 +20,18 @@ TEST_CASE("AdamW follows its equations over several steps", "[kernels][adamw]") 
       const double lr = 0.01, b1 = 0.9, b2 = 0.95, eps = 1e-8, decay = 0.1, scale = 0.125;
       for (int64_t step = 1; step <= 4; ++step) {
         const Tensor grad = rig.random({n}, DType::f32, 10 + static_cast<uint64_t>(step), 3.0);
-        adamw({.master = master, .m = m, .v = v, .weight = weight, .grad = grad, .lr = lr, .beta1 = b1, .beta2 = b2,
-               .eps = eps, .weight_decay = decay, .grad_scale = static_cast<float>(scale), .step = step},
+        adamw({.master = master,
+               .m = m,
+               .v = v,
+               .weight = weight,
+               .grad = grad,
+               .lr = lr,
+               .beta1 = b1,
+               .beta2 = b2,
+               .eps = eps,
+               .weight_decay = decay,
+               .grad_scale = static_cast<float>(scale),
+               .step = step},
               rig.stream());
         const Values g = values(grad);
         for (size_t i = 0; i < w.size(); ++i) {
@@ -47,8 +57,14 @@ TEST_CASE("AdamW without a bf16 copy makes the same update", "[kernels][adamw]")
   for (int i = 0; i < 2; ++i) {
     master[i] = rig.random({100}, DType::f32, 1);
     const Tensor m = rig.random({100}, DType::f32, 2), v = rig.constant({100}, DType::f32, 0.5);
-    adamw({.master = master[i], .m = m, .v = v, .weight = i ? rig.empty({100}, DType::bf16) : Tensor(),
-           .grad = rig.random({100}, DType::f32, 3), .lr = 0.1, .weight_decay = 0.2, .step = 3},
+    adamw({.master = master[i],
+           .m = m,
+           .v = v,
+           .weight = i ? rig.empty({100}, DType::bf16) : Tensor(),
+           .grad = rig.random({100}, DType::f32, 3),
+           .lr = 0.1,
+           .weight_decay = 0.2,
+           .step = 3},
           rig.stream());
   }
   CHECK(same_bits(master[0], master[1]));
@@ -68,8 +84,14 @@ TEST_CASE("SGD follows its equations with and without momentum", "[kernels][sgd]
           Values w = values(master), b(w.size());
           for (uint64_t step = 0; step < 3; ++step) {
             const Tensor grad = rig.random({n}, DType::f32, 10 + step);
-            sgd({.master = master, .buffer = buffer, .weight = weight, .grad = grad, .lr = 0.1, .momentum = 0.9,
-                 .weight_decay = 0.01, .grad_scale = 0.5f},
+            sgd({.master = master,
+                 .buffer = buffer,
+                 .weight = weight,
+                 .grad = grad,
+                 .lr = 0.1,
+                 .momentum = 0.9,
+                 .weight_decay = 0.01,
+                 .grad_scale = 0.5f},
                 rig.stream());
             for (size_t i = 0; i < w.size(); ++i) {
               const double g = 0.5 * values(grad)[i] + 0.01 * w[i];

@@ -140,7 +140,8 @@ TEST_CASE("a cast to bf16 rounds to nearest even, ties, infinities, NaN and deno
     for (size_t i = 0; i < std::size(cases); ++i) static_cast<float*>(x.data())[i] = std::bit_cast<float>(cases[i]);
     cast({.x = x, .y = y}, rig.stream());
     for (size_t i = 0; i < std::size(cases); ++i) {
-      // Independently: the nearer of the two neighbours in f64, the even one on a tie; the value past the largest is inf.
+      // Independently: the nearer of the two neighbours in f64, the even one on a tie; the value past the largest is
+      // inf.
       const uint32_t u = cases[i];
       const uint16_t got = static_cast<const bf16*>(y.data())[i].bits;
       INFO(std::hex << u << " -> " << got);

@@ -19,7 +19,8 @@ Angles angles(Rig& rig, int64_t positions, int64_t half) {
   Values c, s;
   for (int64_t p = 0; p < positions; ++p)
     for (int64_t j = 0; j < half; ++j) {
-      const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(half));
+      const double angle =
+          static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(half));
       c.push_back(std::cos(angle));
       s.push_back(std::sin(angle));
     }
@@ -74,9 +75,10 @@ TEST_CASE("a position outside the angle table is refused before anything is writ
   const Values before = values(x);
   const Angles a = angles(rig, 3, 2);
   for (const int32_t bad : {3, -1}) {
-    CHECK_THROWS_AS(cpu_kernels().get<Rope>()(
-                        {.x = x, .positions = rig.integers({0, bad}), .cosine = a.cosine, .sine = a.sine}, rig.stream()),
-                    Error);
+    CHECK_THROWS_AS(
+        cpu_kernels().get<Rope>()({.x = x, .positions = rig.integers({0, bad}), .cosine = a.cosine, .sine = a.sine},
+                                  rig.stream()),
+        Error);
     CHECK(values(x) == before);
   }
 }
@@ -89,8 +91,14 @@ TEST_CASE("dropout keeps exactly the elements whose Philox word says so", "[kern
         Rig rig;
         const int64_t rows = 6;
         const Tensor x = rig.random({rows, channels}, dtype, 1), y = rig.empty({rows, channels}, dtype);
-        const Dropout d{.x = x, .y = y, .probability = 0.3, .key = 0x123456789abcdefull, .site = 0xfedcba9876543210ull,
-                        .token_begin = (int64_t{1} << 33) + 5, .run = 2, .jump = 7};
+        const Dropout d{.x = x,
+                        .y = y,
+                        .probability = 0.3,
+                        .key = 0x123456789abcdefull,
+                        .site = 0xfedcba9876543210ull,
+                        .token_begin = (int64_t{1} << 33) + 5,
+                        .run = 2,
+                        .jump = 7};
         cpu_kernels_at(level).get<Dropout>()(d, rig.stream());
         const Tensor want = rig.empty({rows, channels}, dtype);
         Values v = values(x);
@@ -123,7 +131,13 @@ TEST_CASE("dropout does not depend on how rows are cut among ranks", "[kernels][
       assign(mine.slice(0, 4 * i, 4 * i + 4), values(x.slice(0, 12 * i + begin, 12 * i + begin + 4)));
       assign(want.slice(0, 4 * i, 4 * i + 4), values(whole.slice(0, 12 * i + begin, 12 * i + begin + 4)));
     }
-    dropout({.x = mine, .y = got, .probability = 0.5, .key = 1, .site = 2, .token_begin = 100 + begin, .run = 4,
+    dropout({.x = mine,
+             .y = got,
+             .probability = 0.5,
+             .key = 1,
+             .site = 2,
+             .token_begin = 100 + begin,
+             .run = 4,
              .jump = 12},
             rig.stream());
     CHECK(same_bits(got, want));

@@ -21,9 +21,9 @@ TEST_CASE("norms give the same bits for any number of threads", "[kernels][threa
         const Tensor dgain = rig.constant({cols}, DType::f32, 0), dbias = rig.constant({cols}, DType::f32, 0);
         table.get<LayerNormForward>()({.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd},
                                       rig.stream());
-        table.get<LayerNormBackward>()({.x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = dx,
-                                        .dgain = dgain, .dbias = dbias},
-                                       rig.stream());
+        table.get<LayerNormBackward>()(
+            {.x = x, .gain = gain, .mean = mean, .rstd = rstd, .dy = dy, .dx = dx, .dgain = dgain, .dbias = dbias},
+            rig.stream());
         table.get<RmsNormForward>()({.x = x, .gain = gain, .y = z, .rstd = rstd}, rig.stream());
         const Tensor dz = rig.empty({rows, cols}, dtype), dgain2 = rig.constant({cols}, DType::f32, 0);
         table.get<RmsNormBackward>()({.x = x, .gain = gain, .rstd = rstd, .dy = dy, .dx = dz, .dgain = dgain2},
@@ -48,8 +48,18 @@ TEST_CASE("attention gives the same bits for any number of threads", "[kernels][
         table.get<AttentionForward>()(
             {.q = q, .k = k, .v = v, .document_start = {}, .out = out, .lse = lse, .scale = 0.2f, .group = 2},
             rig.stream());
-        table.get<AttentionBackward>()({.q = q, .k = k, .v = v, .document_start = {}, .out = out, .lse = lse,
-                                        .dout = dout, .dq = dq, .dk = dk, .dv = dv, .delta = delta, .scale = 0.2f,
+        table.get<AttentionBackward>()({.q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .document_start = {},
+                                        .out = out,
+                                        .lse = lse,
+                                        .dout = dout,
+                                        .dq = dq,
+                                        .dk = dk,
+                                        .dv = dv,
+                                        .delta = delta,
+                                        .scale = 0.2f,
                                         .group = 2},
                                        rig.stream());
         return std::vector<Tensor>{out, lse, dq, dk, dv};
@@ -109,19 +119,20 @@ TEST_CASE("sums, losses, tables and updates give the same bits for any number of
       const Tensor maximum = rig.empty({rows}), sum = rig.empty({rows}), target = rig.empty({rows});
       const Tensor logits = rig.copy(x), turned = rig.copy(x);
       table.get<CrossEntropyMax>()({.logits = x, .maximum = maximum}, rig.stream());
-      table.get<CrossEntropySum>()(
-          {.logits = x, .labels = ids, .maximum = maximum, .sum = sum, .target = target}, rig.stream());
-      table.get<CrossEntropyGrad>()(
-          {.logits = logits, .labels = ids, .maximum = maximum, .sum = sum, .dlogits = {}}, rig.stream());
+      table.get<CrossEntropySum>()({.logits = x, .labels = ids, .maximum = maximum, .sum = sum, .target = target},
+                                   rig.stream());
+      table.get<CrossEntropyGrad>()({.logits = logits, .labels = ids, .maximum = maximum, .sum = sum, .dlogits = {}},
+                                    rig.stream());
       table.get<Rope>()({.x = turned.reshape({rows, 70, 10}), .positions = positions, .cosine = cosine, .sine = sine},
                         rig.stream());
       const Tensor w = rig.copy(flat), m = rig.copy(flat), v = rig.constant({rows * cols}, DType::f32, 1);
       const Tensor weight = rig.empty({rows * cols}, DType::bf16), start = rig.empty({rows, cols});
       table.get<AdamW>()({.master = w, .m = m, .v = v, .weight = weight, .grad = flat, .lr = 0.1}, rig.stream());
-      table.get<Sgd>()({.master = w, .buffer = m, .weight = {}, .grad = flat, .lr = 0.1, .momentum = 0.5}, rig.stream());
+      table.get<Sgd>()({.master = w, .buffer = m, .weight = {}, .grad = flat, .lr = 0.1, .momentum = 0.5},
+                       rig.stream());
       table.get<InitNormal>()({.x = start, .key = 1, .stream = 2, .std = 1.0, .global_cols = cols}, rig.stream());
-      return std::vector<Tensor>{square, column, table_gradient, y, maximum, sum, target, logits, turned, w, m, v,
-                                 weight, start};
+      return std::vector<Tensor>{square, column, table_gradient, y,    maximum, sum, target, logits, turned, w,
+                                 m,      v,      weight,         start};
     }));
   }
 }

@@ -1,5 +1,5 @@
-// tests/property/layout_invariance_test.cpp -- the number contract: every legal layout of 1 to 8 ranks gives what one rank
-// gives.
+// tests/property/layout_invariance_test.cpp -- the number contract: every legal layout of 1 to 8 ranks gives what one
+// rank gives.
 #include <cmath>
 
 #include "support/catch.h"
@@ -71,11 +71,19 @@ TEST_CASE("SGD, which hides no constant factor, agrees in every layout of up to 
 
 TEST_CASE("tied embeddings, biases, q/k-norm and dropout agree in every layout of up to 4 ranks",
           "[property][layout]") {
-  check_layouts(with(tiny_recipe("llama"), [](Recipe& r) { r.model.tie_embeddings = true; }, "_tied"), false, 4);
+  check_layouts(with(
+                    tiny_recipe("llama"), [](Recipe& r) { r.model.tie_embeddings = true; }, "_tied"),
+                false, 4);
   check_layouts(tiny_recipe("qwen2"), true, 4);
-  check_layouts(with(tiny_recipe("qwen3"), [](Recipe& r) { r.model.head_dim = 10; }, "_head_dim"), false, 4);
-  check_layouts(with(tiny_recipe("gpt2"), [](Recipe& r) { r.model.dropout = 0.2; }, "_dropout"), false, 4);
-  check_layouts(with(tiny_recipe("llama"), [](Recipe& r) { r.runtime.recompute = "full"; }, "_recompute"), false, 4);
+  check_layouts(with(
+                    tiny_recipe("qwen3"), [](Recipe& r) { r.model.head_dim = 10; }, "_head_dim"),
+                false, 4);
+  check_layouts(with(
+                    tiny_recipe("gpt2"), [](Recipe& r) { r.model.dropout = 0.2; }, "_dropout"),
+                false, 4);
+  check_layouts(with(
+                    tiny_recipe("llama"), [](Recipe& r) { r.runtime.recompute = "full"; }, "_recompute"),
+                false, 4);
 }
 
 TEST_CASE("a vocabulary smaller than the tensor group's needs and few tokens per rank are handled",

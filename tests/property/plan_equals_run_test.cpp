@@ -39,8 +39,7 @@ TEST_CASE("bytes, messages and FLOPs of the plan equal the run's in every layout
         INFO(family << " " << precision << " " << layout.text());
         const Recipe resolved = with_layout(recipe, layout);
         const Trace run = trace(resolved, {.steps = 2, .initial = {}, .before_steps = {}});
-        const RunCounters counted =
-            combine(run.counters, shape_run(resolved, 0).counters.model_flops, 0);
+        const RunCounters counted = combine(run.counters, shape_run(resolved, 0).counters.model_flops, 0);
         check_equal(shape_run(resolved, 0).counters, counted);
       }
     }

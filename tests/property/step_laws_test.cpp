@@ -65,8 +65,8 @@ TEST_CASE("an evaluation between steps changes nothing of training", "[property]
   recipe.model.dropout = 0.1;
   const Recipe resolved = with_layout(recipe, {2, 2, 1, false});
   const Trace plain = trace(resolved, {.steps = 3, .initial = {}, .before_steps = {}});
-  const Trace evaluated = trace(
-      resolved, {.steps = 3, .initial = {}, .before_steps = [](Engine& e) { e.runtime->evaluate(); }});
+  const Trace evaluated =
+      trace(resolved, {.steps = 3, .initial = {}, .before_steps = [](Engine& e) { e.runtime->evaluate(); }});
   CHECK(plain.losses == evaluated.losses);
   CHECK(plain.weights == evaluated.weights);
 }
@@ -108,7 +108,9 @@ TEST_CASE("a non-finite weight stops the step and is named with its rank", "[pro
   const Recipe recipe = with_layout(tiny_recipe("llama"), {1, 2, 1, false});
   std::string message;
   try {
-    trace(recipe, {.steps = 1, .initial = {{"layers.3.ffn.down.weight", std::vector<float>(48 * 52, INFINITY)}}, .before_steps = {}});
+    trace(recipe, {.steps = 1,
+                   .initial = {{"layers.3.ffn.down.weight", std::vector<float>(48 * 52, INFINITY)}},
+                   .before_steps = {}});
   } catch (const Error& error) {
     message = error.what();
   }

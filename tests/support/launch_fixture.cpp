@@ -38,6 +38,7 @@ LaunchFixture::LaunchFixture(int64_t steps) : worker(program("trainctl_fake_work
 std::vector<std::string> LaunchFixture::command(const std::vector<std::string>& more) const {
   std::vector<std::string> argv = {program("trainctl"), "launch",  recipe,     "--topology", topology,
                                    "--run-dir",         run_dir(), "--worker", worker};
+  if (oversubscribe) argv.push_back("--oversubscribe");
   argv.insert(argv.end(), more.begin(), more.end());
   return argv;
 }
@@ -72,6 +73,10 @@ void LaunchFixture::use_real_worker() {
   const SubprocessResult made = run({program("trainctl"), "data", "prepare", folder.file("data/text.txt", text),
                                      "--output", (folder.path() / "data/text").string()});
   if (made.exit_code != 0) throw std::runtime_error("data prepare failed: " + made.err);
+  const SubprocessResult found =
+      run({program("trainctl"), "topology", "discover", "--no-measure", "--output", topology});
+  if (found.exit_code != 0) throw std::runtime_error("topology discover failed: " + found.err);
+  oversubscribe = true;
 }
 
 std::map<int64_t, pid_t> LaunchFixture::running_ranks() const {

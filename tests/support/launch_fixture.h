@@ -14,7 +14,8 @@ struct LaunchFixture {
   // machine with eight slots; empty token files.
   explicit LaunchFixture(int64_t steps = 6);
 
-  // From here on the real worker runs, on token files of a made-up text.
+  // From here on the real worker runs, on token files of a made-up text, with a topology of this machine; ranks may
+  // outnumber its cores.
   void use_real_worker();
 
   // trainctl launch recipe.json --topology topology.json --run-dir run --worker WORKER, then `more`.
@@ -29,6 +30,7 @@ struct LaunchFixture {
 
   TemporaryFolder folder;
   std::string recipe, topology, worker;
+  bool oversubscribe = false;
 };
 
 std::string read_text(const std::filesystem::path& path);

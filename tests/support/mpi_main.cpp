@@ -11,9 +11,11 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -96,6 +98,9 @@ class VerdictExchange : public Catch::TestEventListenerBase {
   }
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
     TestEventListenerBase::testCaseEnded(stats);
+    deadline_ = std::make_unique<Deadline>(
+        case_limit() + kGrace,
+        failures_ + fmt::format("rank {} waits for the verdicts on \"{}\"; the job ends", rank_, name_));
     int mine = static_cast<int>(std::min<size_t>(failures_.size(), 1 << 16));
     std::vector<int> lengths(static_cast<size_t>(size_)), offsets(lengths.size());
     MPI_Request request = MPI_REQUEST_NULL;
@@ -148,7 +153,7 @@ int main(int argc, char** argv) {
   }
   int worst = 0;
   MPI_Allreduce(&failed, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  if (rank == 0 && worst != 0) fmt::print("some rank failed\n");
+  if (rank == 0 && worst != 0) fmt::print("FAILED on some rank, see above; the summary is that of rank 0\n");
   std::fflush(nullptr);
   // After a failure there may be messages that nobody will take; ending in order must not wait for them.
   const Deadline deadline(kGrace, fmt::format("rank {} could not end MPI in order", rank));

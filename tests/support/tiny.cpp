@@ -95,8 +95,7 @@ Recipe tiny_recipe(const std::string& family) {
   return r;
 }
 
-void run_ranks(int size, int64_t message_chunk_bytes,
-               const std::function<void(int, std::unique_ptr<Collectives>)>& f) {
+void run_ranks(int size, int64_t message_chunk_bytes, const std::function<void(int, std::unique_ptr<Collectives>)>& f) {
   const auto hub = make_threads_hub(size);
   std::mutex mutex;
   std::exception_ptr failure;
@@ -122,8 +121,9 @@ namespace {
 void merge(const StateCatalog& catalog, Tensors& into) {
   for (const StateEntry& e : catalog) {
     if (!e.owner) continue;
-    auto& whole = into.try_emplace(e.name, static_cast<size_t>(e.shape.numel()), std::numeric_limits<float>::quiet_NaN())
-                      .first->second;
+    auto& whole =
+        into.try_emplace(e.name, static_cast<size_t>(e.shape.numel()), std::numeric_limits<float>::quiet_NaN())
+            .first->second;
     const auto* local = static_cast<const float*>(e.local.data());
     const int64_t cols = e.shape.rank() == 2 ? e.shape[1] : 1, width = e.shape.rank() == 2 ? e.box.extent[1] : 1;
     const int64_t col = e.shape.rank() == 2 ? e.box.offset[1] : 0;
@@ -155,21 +155,25 @@ Trace trace(const Recipe& recipe, const TraceOptions& options) {
   const int world = mesh_of(recipe.parallelism).world_size();
   result.counters.resize(static_cast<size_t>(world));
   run_ranks(world, recipe.parallelism.message_chunk_bytes, [&](int rank, std::unique_ptr<Collectives> collectives) {
-    SyntheticSource source(recipe.model.vocab.value.value(), recipe.data.sequence_tokens, options.documents);
+    SyntheticSource synthetic(recipe.model.vocab.value.value(), recipe.data.sequence_tokens, options.documents);
     auto engine = assemble(recipe, {.device = make_cpu_device(),
                                     .kernels = kernels::cpu_kernels(),
                                     .collectives = std::move(collectives),
-                                    .source = &source,
+                                    .source = options.source ? options.source : &synthetic,
                                     .on_place = {}});
     initialise_weights(engine->model, static_cast<uint64_t>(recipe.runtime.seed));
     if (!options.initial.empty()) {
       scatter(options.initial, weight_catalog(engine->model));
       refresh_compute_weights(engine->model);
     }
-    const Checkpointer staging = build_checkpointer(
-        recipe.checkpoint,
-        {.folder = {}, .run_id = {}, .topology = "{}", .provenance = "{}", .agreement = {.rank = rank, .world = world}, .on_point = {}},
-        *engine->arena, engine->catalog());
+    const Checkpointer staging = build_checkpointer(recipe.checkpoint,
+                                                    {.folder = {},
+                                                     .run_id = {},
+                                                     .topology = "{}",
+                                                     .provenance = "{}",
+                                                     .agreement = {.rank = rank, .world = world},
+                                                     .on_point = {}},
+                                                    *engine->arena, engine->catalog());
     if (options.before_steps) options.before_steps(*engine);
     RankCounters counters;
     counters.rank = rank;

@@ -41,8 +41,8 @@ using Tensors = std::map<std::string, std::vector<float>>;  // by name, logical 
 
 struct Trace {
   std::vector<double> losses, norms;
-  Tensors gradients;  // of the first step, before clipping
-  Tensors weights;    // master, after the last step
+  Tensors gradients;                   // of the first step, before clipping
+  Tensors weights;                     // master, after the last step
   std::vector<RankCounters> counters;  // per rank, of the last step
   double eval_loss = 0;
 };
@@ -53,6 +53,7 @@ struct TraceOptions {
   bool evaluate = false;
   std::map<std::string, std::vector<float>> initial;  // overrides of initial values, logical
   std::function<void(Engine&)> before_steps;
+  BatchSource* source = nullptr;  // null: SyntheticSource; fill() is called from every rank's thread
 };
 
 // Trains `recipe` (resolved for its world) with one thread per rank and the threads backend.
@@ -63,8 +64,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b);
 double norm_of(const std::vector<float>& a);
 
 // Runs f(rank, collectives) on `size` threads over one threads hub; rethrows the first failure, which ends the others.
-void run_ranks(int size, int64_t message_chunk_bytes,
-               const std::function<void(int, std::unique_ptr<Collectives>)>& f);
+void run_ranks(int size, int64_t message_chunk_bytes, const std::function<void(int, std::unique_ptr<Collectives>)>& f);
 
 // Tiny models: heads 6, 2 kv heads, widths that divide by little. family as in a recipe; 4 layers.
 Recipe tiny_recipe(const std::string& family);

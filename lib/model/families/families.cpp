@@ -19,8 +19,8 @@ Architecture architecture_of(const ModelConfig& config) {
   } else if (config.family == "qwen3") {
     a.qk_norm = true;
   } else if (config.family != "llama") {
-    fail(ErrorKind::config, fmt::format("model.family: \"{}\" is unknown; known: gpt2, llama, qwen2, qwen3",
-                                        config.family));
+    fail(ErrorKind::config,
+         fmt::format("model.family: \"{}\" is unknown; known: gpt2, llama, qwen2, qwen3", config.family));
   }
   if (config.activation) {
     if (*config.activation == "swiglu")
@@ -30,8 +30,8 @@ Architecture architecture_of(const ModelConfig& config) {
     else if (*config.activation == "gelu_tanh")
       a.activation = Activation::gelu_tanh;
     else
-      fail(ErrorKind::config, fmt::format("model.activation: \"{}\" is unknown; known: gelu, gelu_tanh, swiglu",
-                                          *config.activation));
+      fail(ErrorKind::config,
+           fmt::format("model.activation: \"{}\" is unknown; known: gelu, gelu_tanh, swiglu", *config.activation));
   }
   a.gated = a.activation == Activation::swiglu;
   return a;

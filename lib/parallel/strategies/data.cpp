@@ -19,8 +19,7 @@ GradientReducer::GradientReducer(Context& context, ProcessGroup& data_group, con
 
 void GradientReducer::start(size_t bucket) {
   const Span64 range = buckets_[bucket];
-  pending_.push_back(
-      group_.all_reduce(grads_.flat_slice(range.begin, {range.size()}), Reduce::sum, context_.stream()));
+  pending_.push_back(group_.all_reduce(grads_.flat_slice(range.begin, {range.size()}), Reduce::sum, context_.stream()));
 }
 
 void GradientReducer::module_done(int module) {

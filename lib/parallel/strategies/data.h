@@ -1,5 +1,5 @@
-// lib/parallel/strategies/data.h -- data parallelism: flat gradient buckets, summed over the data group while the backward
-// pass still runs.
+// lib/parallel/strategies/data.h -- data parallelism: flat gradient buckets, summed over the data group while the
+// backward pass still runs.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace trainctl {
 
-// Buckets are runs of whole modules from the last to the first, each closed when it holds at least bucket_bytes. They do
-// not depend on `overlap`, so both settings give equal bits.
+// Buckets are runs of whole modules from the last to the first, each closed when it holds at least bucket_bytes. They
+// do not depend on `overlap`, so both settings give equal bits.
 class GradientReducer {
  public:
   GradientReducer(Context& context, ProcessGroup& data_group, const FlatLayout& layout, Tensor grads,

@@ -86,12 +86,18 @@ void put_element(char* to, const GlobalTensor& g, int64_t i, uint32_t salt) {
   const float value = static_cast<float>(bits) * 1e-9f - 2.0f;
   const auto put = [to](auto v) { std::memcpy(to, &v, sizeof v); };
   switch (g.dtype) {
-    case DType::f32: return put(value);
-    case DType::bf16: return put(bf16(value));
-    case DType::f64: return put(static_cast<double>(value) / 3);
-    case DType::i32: return put(static_cast<int32_t>(bits));
-    case DType::i64: return put(static_cast<int64_t>(bits) * -4294967291);
-    case DType::u8: return put(static_cast<uint8_t>(bits >> 7));
+    case DType::f32:
+      return put(value);
+    case DType::bf16:
+      return put(bf16(value));
+    case DType::f64:
+      return put(static_cast<double>(value) / 3);
+    case DType::i32:
+      return put(static_cast<int32_t>(bits));
+    case DType::i64:
+      return put(static_cast<int64_t>(uint64_t{bits} * 0x9E3779B97F4A7C15ull));
+    case DType::u8:
+      return put(static_cast<uint8_t>(bits >> 7));
   }
 }
 

@@ -1,9 +1,10 @@
 // tests/unit/checkpoint/full_disk_test.cpp -- real refusals by the kernel: a full file system, a file size limit.
-#include <csignal>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <csignal>
 
 #include "checkpoint/posix_io.h"
 #include "checkpoint/scan.h"

@@ -1,4 +1,5 @@
-// tests/unit/checkpoint/hostile_test.cpp -- manifests made to break a reader are refused, with valid digests around them.
+// tests/unit/checkpoint/hostile_test.cpp -- manifests made to break a reader are refused, with valid digests around
+// them.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -44,7 +45,8 @@ TEST_CASE("a manifest with a valid digest and hostile content is refused by rule
   const json good = json::parse(file_bytes(checkpoint / "manifest.json"));
   REQUIRE(refusal(checkpoint, good.dump() + "\n") == "");
   size_t stored = 0;  // a matrix in two parts, followed in its file by another tensor of the same name
-  while (good["tensors"][stored]["name"] != "embedding.weight" || good["tensors"][stored]["role"] != "exp_avg") ++stored;
+  while (good["tensors"][stored]["name"] != "embedding.weight" || good["tensors"][stored]["role"] != "exp_avg")
+    ++stored;
   REQUIRE(good["tensors"][stored]["chunks"].size() == 2);
   const auto refused = [&](const std::string& needle, const std::function<void(json&)>& spoil) {
     json bad = good;
@@ -106,7 +108,10 @@ TEST_CASE("a manifest with a valid digest and hostile content is refused by rule
   refused("chunks of its own", [&](json& m) { m["tensors"][stored]["alias_of"] = m["tensors"][stored]["name"]; });
   refused("disagree", [&](json& m) { m["step"] = 2; });
   refused("no number", [&](json& m) { m["scalars"]["last_loss"] = "12 apples"; });
-  refused("is missing", [&](json& m) { m["files"][0]["path"] = "data/absent.safetensors"; m["tensors"] = json::array(); });
+  refused("is missing", [&](json& m) {
+    m["files"][0]["path"] = "data/absent.safetensors";
+    m["tensors"] = json::array();
+  });
 
   const std::string text = good.dump();
   CHECK(refusal(checkpoint, text.substr(0, text.size() / 2)).find("manifest.json:1:") != std::string::npos);

@@ -1,8 +1,13 @@
 // tests/unit/checkpoint/interruption_test.cpp -- a run that dies at any step of the protocol leaves the previous
 // checkpoint usable and no partial one; a failing save is a value, and the next one works.
-#include <set>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/philox.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/scan.h"
@@ -81,6 +86,39 @@ TEST_CASE("a killed rank other than 0 leaves the previous checkpoint usable", "[
     const int64_t step = restored_step(copy);
     CHECK((point >= SavePoint::receipt ? step == 1 || step == 2 : step == 1));
   }
+}
+
+TEST_CASE("a process killed at random moments while it saves again and again never loses what was committed",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  int64_t newest = -1;
+  for (uint64_t trial = 0; trial < 25; ++trial) {
+    const pid_t child = ::fork();
+    if (child == 0) {  // no test macros here
+      for (int64_t step = newest + 1; step < newest + 100000; ++step)
+        save_once(folder.path(), 1, step, static_cast<uint32_t>(step), 2);
+      ::_exit(0);
+    }
+    // Once it has committed something new, at any moment of the saves after that.
+    const auto has_newer = [&] {
+      const std::vector<CheckpointInfo> all = scan_checkpoints(folder.path());
+      return std::any_of(all.begin(), all.end(), [&](const CheckpointInfo& info) {
+        return info.state == CheckpointState::usable && info.step > newest;
+      });
+    };
+    for (int i = 0; i < 10000 && !has_newer(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::microseconds(philox(5, 0, trial)[0] % 20000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    const int64_t found = restored_step(folder.path());
+    CHECK(found >= newest);
+    newest = found;
+    for (const CheckpointInfo& info : scan_checkpoints(folder.path()))
+      CHECK((info.state == CheckpointState::usable || info.state == CheckpointState::incomplete));
+  }
+  CHECK(newest >= 24);
 }
 
 TEST_CASE("replacing a step keeps the old one until the new one is committed", "[checkpoint]") {
@@ -182,8 +220,8 @@ TEST_CASE("boxes that overlap or leave holes over the ranks are never committed"
           e.owner = !hole;
           if (!hole) e.box.offset[1] -= 1;
         }
-      Checkpointer c = build_checkpointer({}, options_for(folder.path(), ranks.agreement(r)), state.arena(),
-                                          state.catalog);
+      Checkpointer c =
+          build_checkpointer({}, options_for(folder.path(), ranks.agreement(r)), state.arena(), state.catalog);
       c.save(state.catalog, scalars_at(1), SaveReason::interval);
       outcomes[static_cast<size_t>(r)] = c.wait().front();
     });

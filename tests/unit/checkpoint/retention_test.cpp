@@ -65,6 +65,27 @@ TEST_CASE("an intermediate state does not push a training state out", "[checkpoi
   CHECK(c.restore(state.catalog).step == 1);
 }
 
+TEST_CASE("after a rollback to a named step the steps beyond it are superseded by the next commit, not before",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 4; ++step) save_once(folder.path(), 1, step, 1, 9);
+  RankState state(small_model(), 0, 1);
+  CheckpointConfig config;
+  config.keep = 9;
+  config.async = false;
+  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+  CHECK(c.restore(state.catalog, (folder.path() / "step-00000002").string()).step == 2);
+  CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
+  c.save(state.catalog, scalars_at(3), SaveReason::interval);  // replaces the old step 3
+  REQUIRE(c.poll().front().ok);
+  CHECK(c.restore(state.catalog).step == 3);
+  const CheckpointInfo old = inspect_folder(folder.path() / "step-00000004");
+  CHECK(old.state == CheckpointState::unusable);
+  CHECK(old.reason.find("superseded") != std::string::npos);
+  CHECK(mark_usable(folder.path() / "step-00000004"));
+  CHECK(c.restore(state.catalog).step == 4);
+}
+
 TEST_CASE("a removal that was interrupted is finished later and is never taken for a checkpoint", "[checkpoint]") {
   ScratchFolder folder;
   save_once(folder.path(), 1, 1, 1);

@@ -68,9 +68,8 @@ TEST_CASE("what the safetensors writer writes reads back equal, with the data on
 
 TEST_CASE("a file made by the public layout rules is read, F16 included", "[checkpoint]") {
   ScratchFolder folder;
-  const std::string json =
-      R"({"__metadata__":{"format":"pt"},"h":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},)"
-      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}   )";
+  const std::string json = R"({"__metadata__":{"format":"pt"},"h":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},)"
+                           R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}   )";
   CHECK(refusal(folder.path() / "x.safetensors", framed(json, "12345678")) == "");
   const SafetensorsHeader header = read_safetensors_header(folder.path() / "x.safetensors");
   CHECK(header.tensors[0].name == "b");
@@ -112,11 +111,17 @@ TEST_CASE("every kind of broken safetensors file is refused with file, tensor, e
   refused(framed(one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), "12345678"), "[8, 0]");
   refused(framed(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8,9]})"), "12345678"), "two numbers");
   refused(framed(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],)"
-                 R"("data_offsets":[1,2]}})", "12"), "duplicate key");
+                 R"("data_offsets":[1,2]}})",
+                 "12"),
+          "duplicate key");
   refused(framed(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],)"
-                 R"("data_offsets":[1,3]}})", "123"), "overlap");
+                 R"("data_offsets":[1,3]}})",
+                 "123"),
+          "overlap");
   refused(framed(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],)"
-                 R"("data_offsets":[2,3]}})", "123"), "no tensor owns");
+                 R"("data_offsets":[2,3]}})",
+                 "123"),
+          "no tensor owns");
   refused(framed(R"({"__metadata__":{"a":1}})", ""), "metadata are strings");
   std::string deep = R"({"w":)";
   for (int i = 0; i < 100000; ++i) deep += '[';

@@ -23,9 +23,8 @@ std::vector<std::string> restore_on(const std::filesystem::path& folder, int64_t
     if (!result.found || result.step != step) d = "not found";
     const ScalarState expected = scalars_at(step);
     if (result.scalars.consumed_samples != expected.consumed_samples ||
-        result.scalars.consumed_tokens != expected.consumed_tokens ||
-        result.scalars.last_loss != expected.last_loss || result.scalars.seed != expected.seed ||
-        result.scalars.data_fingerprint != expected.data_fingerprint)
+        result.scalars.consumed_tokens != expected.consumed_tokens || result.scalars.last_loss != expected.last_loss ||
+        result.scalars.seed != expected.seed || result.scalars.data_fingerprint != expected.data_fingerprint)
       d = "scalars differ";
   });
   return differences;

@@ -45,6 +45,16 @@ TEST_CASE("mpirun is told about root, crowded cores and forbidden memory reads o
              !Contains("oversubscribe") && !Contains("yield") && !Contains("vader") && !Contains("ROOT"));
   plan.map.oversubscribed = true;
   CHECK_THAT(line_of(plan), Contains("--oversubscribe --mca mpi_yield_when_idle 1"));
+  plan.map.oversubscribed = false;
+  plan.max_local_ranks = 4;
+  for (const auto& [cores, waits] : {std::pair<int64_t, bool>{11, true}, {12, false}, {0, false}}) {
+    const std::string line = line_of(plan, {.cores = cores});  // 4 ranks x 3 threads
+    CHECK((line.find("yield_when_idle") != std::string::npos) == waits);
+    CHECK((line.find("OMP_WAIT_POLICY=passive") != std::string::npos) == waits);
+  }
+  plan.job.launcher = "threads";
+  CHECK_THAT(line_of(plan, {.cores = 2}), Contains("OMP_WAIT_POLICY=passive"));
+  plan.job.launcher = "mpirun";
   CHECK_THAT(line_of(plan, {.cross_memory = false}), Contains("--mca btl_vader_single_copy_mechanism none"));
   CHECK_THAT(line_of(plan, {.root = true}),
              Catch::StartsWith("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "));

@@ -33,7 +33,8 @@ RankFailure failure(int64_t rank, const char* kind, int64_t time_ns, const char*
 
 RankFailure hang(int64_t rank, const char* axis, std::vector<int64_t> group, int64_t sequence, int64_t time_ns) {
   RankFailure f = failure(rank, "hang", time_ns);
-  f.operation = "all_reduce";
+  f.operation = "forward head";
+  f.message = "all_reduce #" + std::to_string(sequence) + " in the " + axis + " group, not finished for 5 s; step 12";
   f.group_axis = axis;
   f.group_ranks = std::move(group);
   f.sequence = sequence;
@@ -96,19 +97,36 @@ TEST_CASE("a chain of waiting ranks leads to the rank that waits for nobody", "[
                              .processes = {{.pid = 77, .parent = 1, .state = 'T', .rank = 3}}};
   const FirstCause cause = first_cause(evidence);
   CHECK(cause.kind == ErrorKind::hang);
-  CHECK_THAT(cause.message, Contains("number 9 in the pipeline group of ranks 1, 3") &&
-                                Contains("entered by rank 1;") && Contains("not by rank 3"));
+  CHECK_THAT(cause.message, Contains("all_reduce #9 in the pipeline group") && Contains("entered by rank 1;") &&
+                                Contains("not by rank 3"));
   CHECK_THAT(cause.details.at(0), Contains("rank 3 on n1 (pid 77)") && Contains("stopped"));
 }
 
 TEST_CASE("ranks of one group in different operations are both named", "[launch]") {
   const Job job = job_of(2);
   RankFailure skipped = hang(1, "tensor", {0, 1}, 41, 2);
-  skipped.operation = "all_gather";
   const FirstCause cause = first_cause({.job = &job, .failures = {hang(0, "tensor", {0, 1}, 40, 1), skipped}});
-  CHECK_THAT(cause.message + cause.details.at(0),
-             Contains("all_reduce (number 40") || Contains("all_gather (number 41"));
-  CHECK_THAT(cause.message + cause.details.at(0), Contains("was in"));
+  CHECK_THAT(cause.message + cause.details.at(0), Contains("all_reduce #40") && Contains("all_reduce #41"));
+  CHECK_THAT(cause.details.at(0), Contains("was in forward head"));
+}
+
+TEST_CASE("a stopped rank is the cause, whatever it says when it is woken", "[launch]") {
+  const Job job = job_of(2);
+  const FirstCause cause =
+      first_cause({.job = &job,
+                   .failures = {hang(0, "tensor", {0, 1}, 40, 5), hang(1, "tensor", {0, 1}, 40, 1)},
+                   .processes = {{.pid = 7, .parent = 1, .state = 'T', .rank = 1}}});
+  CHECK_THAT(cause.message, Contains("entered by rank 0; not by rank 1"));
+  CHECK_THAT(cause.details.at(0), Contains("stopped"));
+}
+
+TEST_CASE("a rank that is stuck in its own work is the end of the chain", "[launch]") {
+  const Job job = job_of(2);
+  RankFailure stuck = hang(1, "", {}, -1, 1);
+  stuck.message = "no operation under way for 5 s; step 12";
+  stuck.operation = "read the batch";
+  const FirstCause cause = first_cause({.job = &job, .failures = {hang(0, "tensor", {0, 1}, 40, 2), stuck}});
+  CHECK_THAT(cause.message + cause.details.at(0), Contains("read the batch") && Contains("no operation under way"));
 }
 
 }  // namespace trainctl

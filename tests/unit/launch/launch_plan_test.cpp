@@ -82,7 +82,7 @@ TEST_CASE("a rank's peak is its threads' share of the node's, with its origin", 
   const LaunchPlan plan = plan_launch(recipe(), topology("a"), {}, {});
   CHECK(plan.job.peak_flops_per_rank == Approx(200));  // 2 of 8 cores
   CHECK(plan.job.peak_flops_origin == "measured");
-  CHECK(plan.job.memory_limit_bytes_per_rank == 1000);
+  CHECK(plan.job.memory_limit_bytes_per_rank == 2000);
   CHECK(plan_launch(recipe(), topology("a"), {}, {.threads_per_rank = 1}).job.peak_flops_per_rank == Approx(100));
   TopologyConfig unknown = topology("a");
   unknown.node_types[0].peak_flops_f32 = 0;

@@ -74,4 +74,14 @@ TEST_CASE("a live line is overwritten in place, and an evaluation stands on a li
   CHECK(lines_in(screen.err) == 1);
 }
 
+TEST_CASE("a live line never wraps", "[launch]") {
+  Screen screen;
+  Progress::Options options = screen.options(10, true);
+  options.live_columns = 30;
+  Progress progress(options);
+  progress.show(step(1, 1), 0);
+  CHECK_THAT(screen.err, Catch::StartsWith("\rstep 1/10"));
+  CHECK(screen.err.size() == 1 + 29 + 3);  // carriage return, text, erase to the end
+}
+
 }  // namespace trainctl

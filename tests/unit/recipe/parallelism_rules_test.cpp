@@ -50,7 +50,7 @@ TEST_CASE("what this build does not have is refused by name", "[recipe][layout]"
   check_one_fault(faults_of({"parallelism.context_parallel=2"}), {"context parallelism is not in this build"});
   check_one_fault(faults_of({"parallelism.expert_parallel=2"}), {"expert parallelism is not in this build"});
   check_one_fault(faults_of({"parallelism.pipeline_schedule=interleaved"}), {"\"interleaved\" is not in this build"});
-  check_one_fault(faults_of({"runtime.device=cuda"}), {"\"cuda\" is not in this build; it has \"cpu\""});
+  check_one_fault(faults_of({"runtime.device=rocm"}), {"\"rocm\" is not in this build; it has \"cpu\", \"cuda\""});
   check_one_fault(faults_of({"runtime.precision=fp8"}), {"\"fp8\" is not in this build; it has \"f32\", \"bf16\""});
   check_one_fault(faults_of({"runtime.precision=f31"}), {"did you mean \"f32\"?"});
 }

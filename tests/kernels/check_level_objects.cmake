@@ -1,0 +1,18 @@
+# cmake -DNM=... -DOBJECTS=a.o;b.o -P check_level_objects.cmake: fails when an object of one vector level defines a function
+# outside the levels' namespaces: the linker could keep that copy for every level.
+cmake_minimum_required(VERSION 3.25)
+set(seen 0)
+foreach(object IN LISTS OBJECTS)
+  execute_process(COMMAND ${NM} --defined-only ${object} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL " [WuT] [^\n]+" functions "${text}")
+  foreach(function IN LISTS functions)
+    math(EXPR seen "${seen} + 1")
+    if(NOT function MATCHES "^ [TW] _ZN8trainctl7kernels(8portable|4avx2|6avx512)")
+      message(SEND_ERROR "${object} defines a function that other levels could pick up:${function}")
+    endif()
+  endforeach()
+endforeach()
+list(LENGTH OBJECTS objects)
+if(seen LESS objects)
+  message(FATAL_ERROR "${objects} objects define ${seen} functions: the check did not see them")
+endif()
