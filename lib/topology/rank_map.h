@@ -48,8 +48,8 @@ struct RankMap {
 // Requires a topology without faults.
 RankMap plan_ranks(const TopologyConfig& topology, const Mesh& mesh, const PlacementOptions& options = {});
 
-// What a rank of the tightest host may hold: the memory of its device; on CPU nodes devices.memory_bytes where given, else
-// the node's memory / ranks on it. Oversubscribed ranks share what the slots have. 0: not known.
+// What a rank of the tightest host may hold: the memory of its device; on CPU nodes devices.memory_bytes where given,
+// else the node's memory / ranks on it. Oversubscribed ranks share what the slots have. 0: not known.
 int64_t memory_limit_bytes_per_rank(const TopologyConfig& topology, const RankMap& map);
 
 // What one rank gets when all ranks of its node send to another node at once: its share of the node's ports, limited by

@@ -18,7 +18,7 @@ int64_t step_of(const std::string& line) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) {
+void keep_steps(const std::filesystem::path& path, int64_t last_step) {
   std::string kept;
   if (std::filesystem::exists(path)) {
     std::istringstream lines(read_file(path));
@@ -28,6 +28,10 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) {
     }
   }
   write_file_atomically(path, kept);
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) {
+  keep_steps(path, last_step);
   writer_ = std::make_unique<LineWriter>(path);
 }
 

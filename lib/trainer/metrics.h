@@ -10,10 +10,13 @@
 
 namespace trainctl {
 
+// Keeps the lines of a JSON-lines file whose "step" is at most `last_step`, and drops later ones and half lines. The
+// file is replaced as a whole, so a crash here loses nothing. No file gives an empty one.
+void keep_steps(const std::filesystem::path& path, int64_t last_step);
+
 class MetricsFile {
  public:
-  // Keeps the lines of steps up to `last_step` of an earlier run in the same folder and drops later ones and half
-  // lines; the file is replaced as a whole, so a crash here loses nothing.
+  // Of an earlier run in the same folder, steps up to `last_step` stay.
   MetricsFile(const std::filesystem::path& path, int64_t last_step);
   // peak_flops: of all ranks together; 0: mfu is null.
   void step(const StepReport& report, int64_t model_flops, double peak_flops, int64_t memory_peak_bytes);

@@ -16,6 +16,7 @@
 #include "trainer/counters.h"
 #include "trainer/engine.h"
 #include "trainer/metrics.h"
+#include "trainer/placement_check.h"
 #include "trainer/rank_report.h"
 #include "trainer/sampler_source.h"
 
@@ -109,8 +110,17 @@ class RankRun {
     checkpointer_.emplace(
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     done_steps_ = restore();
+    warn_about_shared_cores();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
-    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples());
+    if (first() && recipe_.data.log_samples) {
+      keep_steps(paths_.samples(), done_steps_);
+      samples_.emplace(paths_.samples());
+    }
+  }
+
+  void warn_about_shared_cores() {
+    const auto places = engine_->world->gather_text(place_text(), *engine_->stream);
+    for (const std::string& clash : shared_cores(places)) log_->warn("{}", clash);
   }
 
   std::unique_ptr<Watchdog> start_watchdog() {

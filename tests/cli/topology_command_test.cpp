@@ -40,7 +40,8 @@ TEST_CASE("a topology with faults gives 2 and lists them all", "[cli]") {
     "nodes": []})");
   CHECK(keys.exit_code == 2);
   CHECK_THAT(keys.err, Contains("cors") && Contains("cores") && Contains("memory_bytes"));
-  const SubprocessResult references = check(R"({"name": "t", "node_types": [{"name": "a", "cores": 1, "memory_bytes": 1}],
+  const SubprocessResult references =
+      check(R"({"name": "t", "node_types": [{"name": "a", "cores": 1, "memory_bytes": 1}],
     "nodes": [{"names": "n[3-1]", "type": "a"}, {"names": "m", "type": "b"}]})");
   CHECK(references.exit_code == 2);
   CHECK_THAT(references.err, Contains("n[3-1]") && Contains("\"b\""));

@@ -137,9 +137,22 @@ TEST_CASE("what the topology refuses is a verdict, after a full plan", "[planner
   CHECK(crowded.refused());
   CHECK_THAT(crowded.verdict.reasons[0], Contains("8") && Contains("4"));
   CHECK_FALSE(crowded.counters.memory.empty());
-  CHECK_FALSE(make_plan(plan_recipe(kTwoByTwo), {.topology = &boxes, .ranks = 8, .oversubscribe = true}).refused());
+  const Plan shared = make_plan(plan_recipe(kTwoByTwo), {.topology = &boxes, .ranks = 8, .oversubscribe = true});
+  CHECK_FALSE(shared.refused());
+  CHECK(shared.counters.memory[0].limit_bytes == (int64_t{1} << 30) / 4);  // four ranks share a node
   CHECK(make_plan(plan_recipe(), {.topology = &devices}).refused());
-  CHECK_FALSE(make_plan(plan_recipe({"runtime.device=cuda"}), {.topology = &devices}).refused());
+}
+
+TEST_CASE("a device has its own memory, and checkpoints are staged in its host's", "[planner]") {
+  const TopologyConfig devices = topology(int64_t{1} << 34, 8, "cuda");
+  const Plan device = make_plan(plan_recipe({"runtime.device=cuda"}), {.topology = &devices});
+  const Plan cpu = make_plan(plan_recipe(), {});
+  CHECK_FALSE(device.refused());
+  CHECK(device.counters.memory[0].limit_bytes == int64_t{1} << 34);
+  CHECK(cpu.host_staging_bytes == 0);
+  CHECK(device.host_staging_bytes >= 12 * device.parameters);  // f32 weights and two moments
+  // Steady memory that a cpu rank holds and a device does not: the staged image.
+  CHECK(cpu.counters.memory[0].peak_bytes - device.counters.memory[0].peak_bytes == device.host_staging_bytes);
 }
 
 TEST_CASE("a world that is not the product of the degrees is refused with every degree", "[planner]") {

@@ -92,7 +92,7 @@ TEST_CASE("the schema describes every key of a recipe and refuses unknown ones",
   CHECK(schema["required"].dump() == R"(["name","model","data","optimizer","runtime"])");
   CHECK(schema_at(schema, {"model"})->at("additionalProperties") == false);
   CHECK(schema_at(schema, {"model", "rope"})->at("additionalProperties") == false);
-  CHECK(schema_at(schema, {"runtime", "device"})->at("enum").dump() == R"(["cpu"])");
+  CHECK(schema_at(schema, {"runtime", "device"})->at("enum").dump() == R"(["cpu","cuda"])");
   CHECK(schema_at(schema, {"data", "train", "weight"})->at("exclusiveMinimum") == 0);
   CHECK(schema_at(schema, {"parallelism", "data_parallel"})->at("anyOf")[1]["const"] == "fill");
   CHECK(schema_at(schema, {"optimizer", "betas"})->at("default").dump() == "[0.9,0.95]");
