@@ -38,14 +38,16 @@ class Project {
     const SubprocessResult r = trainctl({"data", "prepare", "corpus.txt", "--output", "data/words"});
     INFO(r.err);
     REQUIRE(r.exit_code == 0);
+    // eps is well above rounding: AdamW divides a gradient by its own size, so where it is nearly zero, a smaller eps
+    // turns differences in the last bit into steps of lr, in any layout.
     const auto recipe = nlohmann::json::parse(R"({
       "name": "words",
       "model": {"family": "llama", "layers": 4, "d_model": 48, "heads": 6, "kv_heads": 2, "d_ff": 64, "vocab": "tokenizer"},
       "data": {"train": [{"path": "data/words"}], "validation_fraction": 0.1, "sequence_tokens": 32,
                "document_mask": true, "log_samples": true},
       "parallelism": {},
-      "optimizer": {"lr": 0.003, "weight_decay": 0.1, "clip_grad_norm": 0.05},
-      "runtime": {"steps": 12, "micro_batch_size": 1, "global_batch_size": 8, "eval_every_steps": 4, "eval_batches": 2,
+      "optimizer": {"lr": 0.003, "weight_decay": 0.1, "clip_grad_norm": 0.05, "eps": 1e-6},
+      "runtime": {"steps": 8, "micro_batch_size": 1, "global_batch_size": 8, "eval_every_steps": 4, "eval_batches": 2,
                   "watchdog_s": 60},
       "checkpoint": {"every_steps": 0}})");
     write_file_atomically(folder_.path() / "recipe.json", recipe.dump());
@@ -151,7 +153,7 @@ TEST_CASE("a resumed run gives the bits of the uninterrupted one, and consumes t
   const Project project;
   const auto settings = plus(kTp2Pp2, {"optimizer.schedule.kind=constant"});
   const Lines whole = project.train("runs/whole", 4, settings);
-  for (const char* stop : {"5", "6", "9"})
+  for (const char* stop : {"3", "4", "6"})
     project.train("runs/parts", 4, plus(settings, {fmt::format("runtime.steps={}", stop)}));
   const Lines parts = project.train("runs/parts", 4, settings);
   for (const auto& [step, line] : whole) {
@@ -159,7 +161,7 @@ TEST_CASE("a resumed run gives the bits of the uninterrupted one, and consumes t
     CHECK(parts.at(step).loss == line.loss);
     CHECK(parts.at(step).norm == line.norm);
   }
-  CHECK(parts.at(12).eval == whole.at(12).eval);
+  CHECK(parts.at(8).eval == whole.at(8).eval);
   CHECK(project.json_lines("runs/parts/samples.jsonl") == project.json_lines("runs/whole/samples.jsonl"));
 }
 
@@ -167,7 +169,7 @@ TEST_CASE("a checkpoint continues in another layout, and in bf16 it continues wi
           "[training][resume]") {
   const Project project;
   const Lines whole = project.train("runs/whole", 1, {"optimizer.schedule.kind=constant"}, "threads");
-  project.train("runs/moved", 4, plus(kTp2SpDp2, {"runtime.steps=6", "optimizer.schedule.kind=constant"}), "threads");
+  project.train("runs/moved", 4, plus(kTp2SpDp2, {"runtime.steps=4", "optimizer.schedule.kind=constant"}), "threads");
   const Lines moved = project.train("runs/moved", 2,
                                     {"parallelism.pipeline_parallel=2", "optimizer.schedule.kind=constant"}, "threads");
   for (const auto& [step, line] : whole) {
@@ -177,10 +179,10 @@ TEST_CASE("a checkpoint continues in another layout, and in bf16 it continues wi
   }
   const std::vector<std::string> bf16 = {"runtime.precision=bf16", "optimizer.schedule.kind=constant"};
   const Lines straight = project.train("runs/bf16", 2, bf16, "threads");
-  project.train("runs/bf16_parts", 2, plus(bf16, {"runtime.steps=7"}), "threads");
+  project.train("runs/bf16_parts", 2, plus(bf16, {"runtime.steps=5"}), "threads");
   const Lines resumed = project.train("runs/bf16_parts", 2, bf16, "threads");
-  CHECK(resumed.at(12) == straight.at(12));
-  CHECK(straight.at(12).loss == Approx(whole.at(12).loss).epsilon(0.02));
+  CHECK(resumed.at(8) == straight.at(8));
+  CHECK(straight.at(8).loss == Approx(whole.at(8).loss).epsilon(0.02));
 }
 
 TEST_CASE("data or batch that no longer fit the checkpoint are refused with both values", "[training][resume]") {

@@ -95,7 +95,7 @@ TEST_CASE("in bf16 the norm weights at 1.0 move as in f32, thanks to the f32 mas
     for (float& x : moved32) x -= 1.0f;
     for (float& x : moved16) x -= 1.0f;
     INFO(name);
-    CHECK(norm_of(moved32) > 0.01);  // about 48 elements that move by up to 40 x 1e-4
+    CHECK(norm_of(moved32) > 0.005);  // 48 elements that move by up to 40 x 1e-4 each; without a master: 0
     CHECK(relative_error(moved16, moved32) < 0.2);
   }
   CHECK(bf16.losses.back() == Approx(f32.losses.back()).epsilon(0.01));
