@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ["base", "topology", "schedule", "device", "tensor", "kernels", "comm", "autograd", "ops", "model", "parallel",
-          "precision", "optim", "data", "runtime", "checkpoint", "observe", "recipe", "launch", "trainer", "planner",
+          "precision", "optim", "data", "runtime", "checkpoint", "observe", "recipe", "interop", "launch", "trainer", "planner",
           "cuda"]
 # What may never be reached, although it stands earlier.
 NEVER = {
@@ -20,6 +20,7 @@ NEVER = {
     "data": {"device", "comm", "kernels", "model"},
     "launch": {"comm", "kernels", "device", "tensor", "data"},
     "recipe": {"comm", "kernels", "device", "tensor"},
+    "interop": {"model", "parallel", "runtime", "optim", "comm", "kernels"},
 }
 # Modules whose headers lie in other modules' folders: the config structs, and the identity of the build.
 FOREIGN = {"configs": re.compile(r"^\w+/\w+_config\.h$"), "build_info": re.compile(r"^base/build_info\.h$")}

@@ -21,6 +21,7 @@ struct ExitWith {
 
 void add_check_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
+void add_checkpoint_export_command(CLI::App& group);  // below `checkpoint`
 void add_completion_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_launch_command(CLI::App& app);

@@ -9,6 +9,7 @@
 #include "base/config_io.h"
 #include "base/error.h"
 #include "cli.h"
+#include "recipe/provenance.h"
 #include "recipe/recipe.h"
 
 namespace trainctl {
@@ -18,7 +19,7 @@ struct CheckOptions {
   std::string recipe;
   std::optional<int64_t> ranks;
   std::vector<std::string> overrides;
-  bool json = false;
+  bool json = false, provenance = false;
 };
 
 // Every message line of an Error{config}, one per fault.
@@ -37,12 +38,21 @@ void check(const CheckOptions& options) {
   const int64_t ranks = options.ranks.value_or(smallest_world(loaded.recipe));
   const ResolveResult resolved = resolve(loaded, ranks);
   refuse_faults(loaded.source.source, resolved.faults);
+  if (options.provenance && !options.json) {
+    for (const KeyOrigin& key : key_origins(loaded, resolved.recipe))
+      print_out(fmt::format("{} = {}  ({})\n", key.path, key.value, key.origin));
+    return;
+  }
   if (options.json) {
+    auto origins = nlohmann::ordered_json::object();
+    if (options.provenance)
+      for (const KeyOrigin& key : key_origins(loaded, resolved.recipe)) origins[key.path] = key.origin;
     print_json({{"ok", true},
                 {"faults", nlohmann::ordered_json::array()},
                 {"ranks", ranks},
                 {"overrides", loaded.overrides},
-                {"resolved", write_config(resolved.recipe)}});
+                {"resolved", write_config(resolved.recipe)},
+                {"provenance", std::move(origins)}});
     return;
   }
   const Recipe& r = resolved.recipe;
@@ -67,8 +77,11 @@ void add_check_command(CLI::App& app) {
   cmd->add_option("--ranks", options->ranks, "Also check the rules of a world of this size")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   add_override_option(*cmd, options->overrides);
+  cmd->add_flag("--provenance", options->provenance,
+                "Print every resolved value with where it came from: file and line, --set, default, or derived");
   cmd->add_flag("--json", options->json, "Machine-readable output");
   add_examples(*cmd, {"trainctl check recipes/llama_tiny_text.json",
+                      "trainctl check recipes/llama_tiny_text.json --provenance --set optimizer.lr=3e-4",
                       "trainctl check recipes/llama_tiny_text.json --ranks 8 --set optimizer.lr=3e-4"});
   cmd->callback([options] {
     try {

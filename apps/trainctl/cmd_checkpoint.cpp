@@ -1,4 +1,4 @@
-// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`.
+// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`; export has its own file.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -248,9 +248,9 @@ CLI::App* add(CLI::App& parent, const std::shared_ptr<CheckpointOptions>& option
 void add_checkpoint_command(CLI::App& app) {
   CLI::App* group =
       app.add_subcommand("checkpoint",
-                         "Look into, prove, compare, mark and remove checkpoints.\n"
+                         "Look into, prove, compare, mark, remove and export checkpoints.\n"
                          "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).\n"
-                         "export and import are not in this version.");
+                         "import is not in this version.");
   group->require_subcommand(1);
   add_examples(*group, {"trainctl checkpoint list runs/llama_tiny_text/1",
                         "trainctl checkpoint verify --full runs/llama_tiny_text/1 --step 200"});
@@ -297,6 +297,8 @@ void add_checkpoint_command(CLI::App& app) {
   path_option(one, false);
   one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(CLI::PositiveNumber);
   one->add_flag("--dry-run", options->dry_run, "Only say what would go");
+
+  add_checkpoint_export_command(*group);
 }
 
 }  // namespace trainctl

@@ -33,8 +33,9 @@ std::unique_ptr<Optimizer> build_optimizer(ShardedModel& model, const OptimizerC
 //   wsd: constant, then linear to min_lr_ratio lr over the last decay_steps steps.
 double learning_rate(const OptimizerConfig& config, int64_t step, int64_t steps);
 
-// Adds the squares of this rank's counted gradients to out (f64 [1]).
+// Adds the squares of this rank's counted gradients to out (f64 [1]); of the flat range `within` alone when given.
 void add_sum_of_squares(ShardedModel& model, const Tensor& out);
+void add_sum_of_squares(ShardedModel& model, const Tensor& out, Span64 within);
 
 // min(1, limit / norm); 1 when limit is 0. Source: Pascanu et al. 2013.
 double clip_factor(double norm, double limit);

@@ -42,6 +42,8 @@ class TrainingRuntime final : public Runtime {
     for (int m = 0; m < micro_batches; ++m) forward_program_.push_back({Phase::forward, m});
     sums_ = ctx_.empty({2}, DType::f64, MemoryCategory::other);
     count_ = ctx_.empty({1}, DType::i64, MemoryCategory::other);
+    if (in_.config.log_layer_norms)
+      layer_sums_ = ctx_.empty({model.config.layers + 2}, DType::f64, MemoryCategory::other);
   }
 
   StepReport gradients(int64_t step) override {
@@ -80,6 +82,7 @@ class TrainingRuntime final : public Runtime {
     const auto [loss_sum, square_sum] = read_sums();
     report.loss = report.counted_tokens > 0 ? loss_sum / static_cast<double>(report.counted_tokens) : 0.0;
     report.grad_norm = std::sqrt(square_sum);
+    if (layer_sums_) report.layer_norms = layer_norms();
     report.comm_exposed_s = ctx_.stream().waited_s() - exposed;
     report.step_s = seconds_since(start);
     return report;
@@ -119,6 +122,22 @@ class TrainingRuntime final : public Runtime {
   void reduce(Axis axis, const Tensor& x) {
     ProcessGroup& group = model_.world->group(axis);
     if (group.size() > 1) group.all_reduce(x, Reduce::sum, ctx_.stream()).wait_on(ctx_.stream());
+  }
+
+  std::vector<double> layer_norms() {
+    ctx_.zero(layer_sums_);
+    for (size_t m = 0; m < model_.modules.size(); ++m) {
+      const bool head = model_.last_stage() && m + 1 == model_.modules.size();
+      const int64_t place = head ? model_.config.layers + 1 : model_.modules[m]->layer() + 1;  // -1: the embedding
+      add_sum_of_squares(model_, layer_sums_.flat_slice(place, {1}), model_.layout.module_range[m]);
+    }
+    reduce(Axis::tensor, layer_sums_);
+    reduce(Axis::pipeline, layer_sums_);
+    std::vector<double> norms(static_cast<size_t>(layer_sums_.numel()));
+    ctx_.device().copy_to_host(norms.data(), layer_sums_.data(), layer_sums_.bytes(), ctx_.stream());
+    ctx_.stream().synchronize();
+    for (double& x : norms) x = std::sqrt(x);
+    return norms;
   }
 
   int64_t summed_over_data(int64_t here) {
@@ -161,8 +180,9 @@ class TrainingRuntime final : public Runtime {
   Executor executor_;
   StageProgram program_, forward_program_;
   PassOptions options_;
-  Tensor sums_;   // f64: summed loss, sum of squared gradients
-  Tensor count_;  // i64: counted labels
+  Tensor sums_;        // f64: summed loss, sum of squared gradients
+  Tensor count_;       // i64: counted labels
+  Tensor layer_sums_;  // f64: squared gradients of the embedding, each layer, the head; empty unless asked for
 };
 
 }  // namespace

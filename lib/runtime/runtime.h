@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "optim/optimizer.h"
 #include "runtime/batch_source.h"
@@ -21,6 +22,9 @@ struct StepReport {
   int64_t counted_tokens = 0;  // of them in the loss
   bool skipped = false;        // no counted token: the weights did not move
   double step_s = 0, data_wait_s = 0, comm_exposed_s = 0;
+  // With log_layer_norms: gradient norms before clipping of the embedding, each layer, the head; else empty. A tied
+  // embedding counts with the embedding. Their squares add up to the square of grad_norm.
+  std::vector<double> layer_norms;
 };
 
 struct RuntimeInputs {

@@ -54,6 +54,14 @@ void MetricsFile::step(const StepReport& r, int64_t model_flops, double peak_flo
   line["comm_exposed_s"] = r.comm_exposed_s;
   line["memory_peak_bytes"] = memory_peak_bytes;
   if (r.skipped) line["skipped"] = true;
+  if (!r.layer_norms.empty()) {
+    nlohmann::ordered_json norms;
+    for (size_t i = 0; i < r.layer_norms.size(); ++i)
+      norms[i == 0                          ? "embedding"
+            : i + 1 == r.layer_norms.size() ? "head"
+                                            : fmt::format("layers.{}", i - 1)] = r.layer_norms[i];
+    line["layer_norms"] = std::move(norms);
+  }
   writer_->line(line.dump());
 }
 

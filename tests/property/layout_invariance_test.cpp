@@ -86,6 +86,56 @@ TEST_CASE("tied embeddings, biases, q/k-norm and dropout agree in every layout o
                 false, 4);
 }
 
+TEST_CASE("gpipe, hand-written splits and fewer micro-batches than stages agree with one rank", "[property][layout]") {
+  const auto few = [](Recipe& r) {
+    r.runtime.global_batch_size = 4;
+    r.runtime.micro_batch_size = 2;
+  };
+  check_layouts(with(tiny_recipe("llama"), few, "_two_micro_batches"), false, 4);
+  check_layouts(with(
+                    tiny_recipe("gpt2"),
+                    [](Recipe& r) {
+                      r.parallelism.pipeline_schedule = "gpipe";
+                      r.runtime.log_layer_norms = true;
+                    },
+                    "_gpipe"),
+                false, 4);
+
+  const TraceOptions options{.steps = 3, .initial = {}, .before_steps = {}};
+  Recipe by_hand = tiny_recipe("llama");
+  const Trace one = trace(with_layout(by_hand, {}), options);
+  for (const std::vector<int64_t>& split : {std::vector<int64_t>{3, 1}, std::vector<int64_t>{1, 3}}) {
+    by_hand.parallelism.pipeline_layers = split;
+    const Trace got = trace(with_layout(by_hand, {1, 2, 1, false}), options);
+    for (size_t i = 0; i < one.losses.size(); ++i) CHECK(got.losses[i] == Approx(one.losses[i]).epsilon(1e-5));
+    check_close(got.gradients, one.gradients, 1e-5, "gradient");
+  }
+}
+
+TEST_CASE("layer norms are the same in every layout, and their squares add up to the norm's", "[property][layout]") {
+  Recipe recipe = tiny_recipe("llama");
+  recipe.model.tie_embeddings = true;
+  recipe.runtime.log_layer_norms = true;
+  std::vector<double> expected;
+  for (const Layout& layout : legal_layouts(recipe, 4)) {
+    INFO(layout.text());
+    std::vector<double> norms;
+    double total = 0;
+    trace(with_layout(recipe, layout), {.steps = 0, .initial = {}, .before_steps = [&](Engine& engine) {
+                                          const StepReport report = engine.runtime->gradients(1);
+                                          if (engine.world->rank() != 0) return;
+                                          norms = report.layer_norms;
+                                          total = report.grad_norm;
+                                        }});
+    REQUIRE(norms.size() == 6);
+    double squares = 0;
+    for (const double x : norms) squares += x * x;
+    CHECK(std::sqrt(squares) == Approx(total).epsilon(1e-9));
+    if (layout.world() == 1) expected = norms;
+    for (size_t i = 0; i < norms.size(); ++i) CHECK(norms[i] == Approx(expected.at(i)).epsilon(1e-5));
+  }
+}
+
 TEST_CASE("a vocabulary smaller than the tensor group's needs and few tokens per rank are handled",
           "[property][layout]") {
   check_layouts(with(

@@ -1,0 +1,36 @@
+// lib/interop/publish.h -- a folder that appears whole or not at all, and replaces only what we wrote earlier.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+
+namespace trainctl {
+
+inline constexpr std::string_view kExportRecord = "trainctl_export.json";  // {"format":"trainctl_export","files":[...]}
+
+// Files are written into folder(), a hidden sibling of the output; publish() puts it in place. The destructor removes
+// what was not published. What a killed export left beside the same output is removed at construction.
+class PublishedFolder {
+ public:
+  // Refuses (Error{usage}) an output that exists and is neither an empty folder nor an export of ours, or that holds
+  // files the export did not write. Throws Error{environment} when the folder cannot be made.
+  explicit PublishedFolder(const std::filesystem::path& output);
+  ~PublishedFolder();
+  PublishedFolder(const PublishedFolder&) = delete;
+  PublishedFolder& operator=(const PublishedFolder&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  // fsyncs the folder and moves it to the output, exchanging it with an earlier export in one step where the file
+  // system can. The folder must hold kExportRecord.
+  void publish();
+
+ private:
+  std::filesystem::path output_, folder_;
+  FileLock lock_;
+  bool published_ = false;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,173 @@
+// tests/unit/interop/interop_support.cpp -- golden weights into checkpoints, and exports back into weights.
+#include "interop_support.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "checkpoint/safetensors.h"
+#include "recipe/recipe.h"
+
+namespace trainctl::testing {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path source_folder() {
+  const char* source = std::getenv("TRAINCTL_SOURCE");
+  return source != nullptr ? fs::path(source) : fs::path(".");
+}
+
+Values values_of(const SafetensorsReader& reader, const SafetensorsTensor& t) {
+  Values v;
+  v.shape = t.shape;
+  std::vector<char> raw(static_cast<size_t>(t.bytes()));
+  reader.read(t, raw.data(), t.bytes());
+  if (t.dtype == "F32") {
+    v.data.resize(raw.size() / 4);
+    std::memcpy(v.data.data(), raw.data(), raw.size());
+  } else if (t.dtype == "BF16") {
+    for (size_t i = 0; i < raw.size(); i += 2) {
+      bf16 x;
+      std::memcpy(&x, raw.data() + i, 2);
+      v.data.push_back(static_cast<float>(x));
+    }
+  } else {
+    throw std::runtime_error(t.name + " is " + t.dtype);
+  }
+  return v;
+}
+
+Values transpose(const Values& v) {
+  if (v.shape.size() == 1) return v;
+  const int64_t rows = v.shape[0], columns = v.shape[1];
+  Values out{{columns, rows}, std::vector<float>(v.data.size())};
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      out.data[static_cast<size_t>(c * rows + r)] = v.data[static_cast<size_t>(r * columns + c)];
+  return out;
+}
+
+const std::map<std::string, std::string> kRenamed = {
+    {"transformer.wte", "embedding"},        {"transformer.wpe", "position_embedding"},
+    {"transformer.ln_f", "final_norm"},      {"model.embed_tokens", "embedding"},
+    {"model.norm", "final_norm"},            {"lm_head", "head"},
+    {"ln_1", "attention_norm"},              {"attn.c_proj", "attention.o"},
+    {"ln_2", "ffn_norm"},                    {"mlp.c_fc", "ffn.up"},
+    {"mlp.c_proj", "ffn.down"},              {"input_layernorm", "attention_norm"},
+    {"post_attention_layernorm", "ffn_norm"}, {"self_attn.q_proj", "attention.q"},
+    {"self_attn.k_proj", "attention.k"},     {"self_attn.v_proj", "attention.v"},
+    {"self_attn.o_proj", "attention.o"},     {"self_attn.q_norm", "attention.q_norm"},
+    {"self_attn.k_norm", "attention.k_norm"}, {"mlp.gate_proj", "ffn.gate"},
+    {"mlp.up_proj", "ffn.up"},               {"mlp.down_proj", "ffn.down"}};
+
+}  // namespace
+
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(file_bytes(path)); }
+
+Golden golden(const std::string& name) {
+  const fs::path stem = source_folder() / "tests/golden/hf" / name;
+  Golden g{read_json(stem.string() + ".json"), {}};
+  const SafetensorsReader reader(stem.string() + ".safetensors");
+  for (const SafetensorsTensor& t : reader.header().tensors)
+    if (t.name.starts_with("weight/")) g.weights[t.name.substr(7)] = values_of(reader, t);
+  return g;
+}
+
+nlohmann::json provenance_of(const nlohmann::json& model) {
+  LoadedRecipe loaded = load_recipe(source_folder() / "recipes/llama_tiny.json", {"data.sequence_tokens=16"});
+  const ResolveResult resolved = resolve(loaded, 1);
+  if (!resolved.faults.empty()) throw std::runtime_error("the base recipe does not resolve");
+  nlohmann::json recipe = recipe_to_json(resolved.recipe);
+  recipe["model"] = model;
+  return {{"build", "abc"}, {"recipe", recipe}};
+}
+
+fs::path save_weights(const fs::path& root, const Golden& state, const SaveOptions& options) {
+  std::vector<GlobalTensor> globals;
+  for (const auto& [name, values] : state.weights) {
+    Shape shape;
+    for (const int64_t d : values.shape) shape.push_back(d);
+    const auto alias = options.aliases.find(name);
+    globals.push_back({name, "weight", options.dtype, shape, 0, alias == options.aliases.end() ? "" : alias->second});
+    if (options.dtype == DType::bf16) globals.push_back({name, "master", DType::f32, shape, 0, ""});
+    globals.push_back({name, "exp_avg", DType::f32, shape, 0, ""});
+  }
+  ThreadWorld ranks(options.world);
+  on_ranks(options.world, [&](int64_t rank) {
+    RankState local(globals, rank, options.world);
+    local.fill(1);
+    for (StateEntry& e : local.catalog) {
+      if (e.role == "exp_avg") continue;
+      const std::vector<float>& data = state.weights.at(e.name).data;
+      const int64_t row = e.shape.numel() / e.shape[0], begin = e.box.offset[0] * row;
+      for (int64_t i = 0; i < e.box.extent.numel(); ++i) {
+        const float x = data[static_cast<size_t>(begin + i)];
+        if (e.local.dtype() == DType::bf16)
+          static_cast<bf16*>(e.local.data())[i] = bf16(x);
+        else
+          static_cast<float*>(e.local.data())[i] = x;
+      }
+    }
+    CheckpointerOptions to = options_for(root, ranks.agreement(rank));
+    to.provenance = options.provenance.empty() ? provenance_of(state.model).dump() : options.provenance;
+    Checkpointer checkpointer = build_checkpointer(CheckpointConfig{}, std::move(to), local.arena(), local.catalog);
+    ScalarState scalars = scalars_at(7);
+    scalars.last_loss = options.loss;
+    checkpointer.save(local.catalog, scalars, SaveReason::interval);
+    for (const SaveOutcome& outcome : checkpointer.wait())
+      if (!outcome.ok) throw std::runtime_error("not saved: " + outcome.reason);
+  });
+  return root / "step-00000007";
+}
+
+std::map<std::string, ExportedTensor> read_export(const fs::path& folder) {
+  std::map<std::string, ExportedTensor> all;
+  for (const fs::path& file : files_below(folder)) {
+    if (file.extension() != ".safetensors") continue;
+    const SafetensorsReader reader(file);
+    if (reader.header().metadata.at("format") != "pt") throw std::runtime_error("no format in the metadata");
+    for (const SafetensorsTensor& t : reader.header().tensors) {
+      const ExportedTensor tensor{t.dtype, file.filename().string(), values_of(reader, t)};
+      if (!all.emplace(t.name, tensor).second) throw std::runtime_error(t.name + " is there twice");
+    }
+  }
+  return all;
+}
+
+Weights back_to_trainctl(const std::map<std::string, ExportedTensor>& exported) {
+  Weights weights;
+  for (const auto& [name, tensor] : exported) {
+    const size_t dot = name.rfind('.');
+    std::string module = name.substr(0, dot), kind = name.substr(dot), prefix;
+    Values values = tensor.values;
+    if (!kRenamed.contains(module)) {
+      const bool gpt2 = module.starts_with("transformer.h.");
+      const std::string rest = module.substr(gpt2 ? 14 : 13);  // after "transformer.h." or "model.layers."
+      prefix = "layers." + rest.substr(0, rest.find('.')) + ".";
+      module = rest.substr(rest.find('.') + 1);
+      if (gpt2) values = transpose(values);
+    }
+    if (module != "attn.c_attn") {
+      weights[prefix + kRenamed.at(module) + kind] = values;
+      continue;
+    }
+    const size_t third = values.data.size() / 3;
+    for (size_t i = 0; i < 3; ++i) {
+      Values part{values.shape, {}};
+      part.shape[0] /= 3;
+      const float* begin = values.data.data() + i * third;
+      part.data.assign(begin, begin + third);
+      weights[prefix + "attention." + "qkv"[i] + kind] = part;
+    }
+  }
+  return weights;
+}
+
+std::vector<std::string> names_below(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace trainctl::testing
