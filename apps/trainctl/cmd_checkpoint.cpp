@@ -1,4 +1,5 @@
-// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`; export has its own file.
+// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`; export has
+// its own file.
 #include <fmt/format.h>
 #include <unistd.h>
 

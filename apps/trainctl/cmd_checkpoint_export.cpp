@@ -55,8 +55,8 @@ void run_export(const ExportOptions& o) {
                        {"bytes", r.bytes},
                        {"files", r.files},
                        {"notes", r.notes}});
-  print_out(fmt::format("{}: {} model of step {}, {} tensors, {} in {}, {} files\n", r.output.string(), r.family, r.step,
-                        r.tensors, human_bytes(r.bytes), o.dtype, r.files.size()));
+  print_out(fmt::format("{}: {} model of step {}, {} tensors, {} in {}, {} files\n", r.output.string(), r.family,
+                        r.step, r.tensors, human_bytes(r.bytes), o.dtype, r.files.size()));
   for (const std::string& note : r.notes) print_out("note: " + note + "\n");
 }
 
@@ -80,8 +80,9 @@ void add_checkpoint_export_command(CLI::App& group) {
       ->check(CLI::PositiveNumber);
   cmd->add_flag("--json", options->json, "Machine-readable output");
   cmd->callback([options] { run_export(*options); });
-  add_examples(*cmd, {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",
-                      "trainctl checkpoint export run/checkpoints/step-00000200 --to hf --output exported --dtype bf16"});
+  add_examples(*cmd,
+               {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",
+                "trainctl checkpoint export run/checkpoints/step-00000200 --to hf --output exported --dtype bf16"});
 }
 
 }  // namespace trainctl

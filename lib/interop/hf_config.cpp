@@ -45,15 +45,15 @@ ordered_json rope_scaling(const RopeConfig& r) {
   return scaling;
 }
 
-// For YaRN transformers takes the factor to be max_position_embeddings / original_max_position_embeddings, so the first
-// must say that; with rotary positions nothing else follows from it.
+// For YaRN some releases of transformers take max_position_embeddings / original_max_position_embeddings for the
+// factor, others read "factor": both must say the same. With rotary positions nothing else follows from this field.
 int64_t max_position_embeddings(const ModelConfig& m) {
   if (m.family == "gpt2" || m.rope.scaling != "yarn") return m.max_positions;
   const double stretched = m.rope.factor * static_cast<double>(m.rope.original_positions);
   if (stretched != std::floor(stretched) || stretched < 1 || stretched > 1e15)
     fail(ErrorKind::checkpoint,
-         fmt::format("model.rope: factor {} times original_positions {} is {}, not a whole number, and transformers takes "
-                     "YaRN's factor as a quotient of two whole numbers; it cannot compute this model",
+         fmt::format("model.rope: factor {} times original_positions {} is {}, not a whole number; releases of "
+                     "transformers that take YaRN's factor as the quotient of two lengths would compute another model",
                      m.rope.factor, m.rope.original_positions, stretched));
   return static_cast<int64_t>(stretched);
 }

@@ -25,7 +25,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::string_view kTokenizerNote =
-    "no tokenizer files: the byte tokenizer has none in Hugging Face's formats. Ids 0 to 255 are the bytes of the text, "
+    "no tokenizer files: the byte tokenizer has none in Hugging Face's formats. Ids 0 to 255 are the bytes of the "
+    "text, "
     "256 ends a document";
 
 Recipe recipe_of(const Manifest& manifest, const fs::path& folder) {
@@ -69,7 +70,8 @@ std::vector<std::string> faults_of(const CheckpointReader& reader, const std::ve
       else if (found->dtype != reader.find(t.parts.front(), "weight")->dtype)
         faults.push_back(fmt::format("{} is {}, unlike {}", t.parts[i], name(found->dtype), t.parts.front()));
       else if (!found->alias_of.empty())
-        faults.push_back(fmt::format("{} is a copy of {}, but this model shares no weights", t.parts[i], found->alias_of));
+        faults.push_back(
+            fmt::format("{} is a copy of {}, but this model shares no weights", t.parts[i], found->alias_of));
     }
   for (const TensorRecord& t : reader.manifest().tensors) {
     if (t.role != "weight" || expected.contains(t.name)) continue;
@@ -111,7 +113,10 @@ void append_elements(SafetensorsWriter& writer, const In* stack, int64_t rows, i
 class Export {
  public:
   Export(const fs::path& checkpoint, const fs::path& output, const HfExportOptions& options)
-      : options_(options), reader_(checkpoint), recipe_(checked_recipe(checkpoint)), tensors_(hf_tensors(recipe_.model)) {
+      : options_(options),
+        reader_(checkpoint),
+        recipe_(checked_recipe(checkpoint)),
+        tensors_(hf_tensors(recipe_.model)) {
     const std::vector<std::string> faults = faults_of(reader_, tensors_, recipe_.model.tie_embeddings);
     if (!faults.empty()) {
       std::string text;
@@ -148,18 +153,23 @@ class Export {
   Recipe checked_recipe(const fs::path& checkpoint) const {
     const std::string& kind = reader_.manifest().kind;
     if (kind != "training" && kind != "portable")
-      fail(ErrorKind::checkpoint, fmt::format("{} is of kind {}; exported are kinds training and portable",
-                                              checkpoint.string(), kind));
+      fail(ErrorKind::checkpoint,
+           fmt::format("{} is of kind {}; exported are kinds training and portable", checkpoint.string(), kind));
     return recipe_of(reader_.manifest(), checkpoint);
   }
 
   // A checkpoint's folder holds what its manifest says and nothing else.
   void check_output() const {
-    const fs::path source = fs::weakly_canonical(report_.checkpoint), to = fs::weakly_canonical(report_.output);
+    const auto resolved = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
+    const fs::path source = resolved(report_.checkpoint), to = resolved(report_.output);
     const auto [end, ignored] = std::mismatch(source.begin(), source.end(), to.begin(), to.end());
     if (end == source.end())
-      fail(ErrorKind::usage, fmt::format("--output {} lies in the checkpoint; name a folder outside of it",
-                                         report_.output.string()));
+      fail(ErrorKind::usage,
+           fmt::format("--output {} lies in the checkpoint; name a folder outside of it", report_.output.string()));
+    if (step_of_folder(to.filename().string()))
+      fail(ErrorKind::usage,
+           fmt::format("--output {}: a folder of that name would be taken for a checkpoint; name it otherwise",
+                       report_.output.string()));
   }
 
   void write(const std::string& name, const std::string& text) {

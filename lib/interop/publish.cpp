@@ -68,8 +68,8 @@ void remove_leftovers(const fs::path& output) {
 }
 
 [[noreturn]] void cannot_move(const fs::path& from, const fs::path& to, int code) {
-  fail(ErrorKind::environment, fmt::format("cannot move {} to {}: {}", from.string(), to.string(),
-                                           std::generic_category().message(code)));
+  fail(ErrorKind::environment,
+       fmt::format("cannot move {} to {}: {}", from.string(), to.string(), std::generic_category().message(code)));
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // tests/unit/interop/hf_golden_test.cpp -- what an export of each golden model holds.
-#include <set>
-
 #include "interop/hf_export.h"
 #include "interop_support.h"
 #include "support/catch.h"
@@ -56,7 +54,9 @@ TEST_CASE("exported tensors have the names and shapes that the classes of transf
         {l + "post_attention_layernorm.weight", {32}},
         {"model.norm.weight", {32}},
         {"lm_head.weight", {97, 32}}}},
-      {"llama_tied", 1 + 2 * 9 + 1, {{l + "self_attn.q_proj.weight", {48, 32}}, {l + "self_attn.o_proj.weight", {32, 48}}}},
+      {"llama_tied",
+       1 + 2 * 9 + 1,
+       {{l + "self_attn.q_proj.weight", {48, 32}}, {l + "self_attn.o_proj.weight", {32, 48}}}},
       {"qwen2", 1 + 2 * 12 + 2, {{l + "self_attn.q_proj.bias", {32}}, {l + "self_attn.v_proj.bias", {16}}}},
       {"qwen3", 1 + 2 * 11 + 1, {{l + "self_attn.q_norm.weight", {16}}, {l + "self_attn.k_norm.weight", {16}}}}};
   for (const Expected& e : all) {
@@ -133,8 +133,7 @@ TEST_CASE("the end of a document is named where the vocabulary holds it", "[inte
   for (const char* name : {"embedding.weight", "head.weight"})
     g.weights[name] = {{257, 32}, std::vector<float>(257 * 32, 0.5f)};
   ScratchFolder scratch;
-  const HfExportReport report =
-      export_hf(save_weights(scratch.path() / "checkpoints", g), scratch.path() / "out");
+  const HfExportReport report = export_hf(save_weights(scratch.path() / "checkpoints", g), scratch.path() / "out");
   CHECK(read_json(scratch.path() / "out/config.json")["eos_token_id"] == 256);
   CHECK(read_json(scratch.path() / "out/generation_config.json")["eos_token_id"] == 256);
   REQUIRE(report.notes.size() == 1);

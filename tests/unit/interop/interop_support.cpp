@@ -2,6 +2,7 @@
 #include "interop_support.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -47,18 +48,28 @@ Values transpose(const Values& v) {
   return out;
 }
 
-const std::map<std::string, std::string> kRenamed = {
-    {"transformer.wte", "embedding"},        {"transformer.wpe", "position_embedding"},
-    {"transformer.ln_f", "final_norm"},      {"model.embed_tokens", "embedding"},
-    {"model.norm", "final_norm"},            {"lm_head", "head"},
-    {"ln_1", "attention_norm"},              {"attn.c_proj", "attention.o"},
-    {"ln_2", "ffn_norm"},                    {"mlp.c_fc", "ffn.up"},
-    {"mlp.c_proj", "ffn.down"},              {"input_layernorm", "attention_norm"},
-    {"post_attention_layernorm", "ffn_norm"}, {"self_attn.q_proj", "attention.q"},
-    {"self_attn.k_proj", "attention.k"},     {"self_attn.v_proj", "attention.v"},
-    {"self_attn.o_proj", "attention.o"},     {"self_attn.q_norm", "attention.q_norm"},
-    {"self_attn.k_norm", "attention.k_norm"}, {"mlp.gate_proj", "ffn.gate"},
-    {"mlp.up_proj", "ffn.up"},               {"mlp.down_proj", "ffn.down"}};
+const std::map<std::string, std::string> kRenamed = {{"transformer.wte", "embedding"},
+                                                     {"transformer.wpe", "position_embedding"},
+                                                     {"transformer.ln_f", "final_norm"},
+                                                     {"model.embed_tokens", "embedding"},
+                                                     {"model.norm", "final_norm"},
+                                                     {"lm_head", "head"},
+                                                     {"ln_1", "attention_norm"},
+                                                     {"attn.c_proj", "attention.o"},
+                                                     {"ln_2", "ffn_norm"},
+                                                     {"mlp.c_fc", "ffn.up"},
+                                                     {"mlp.c_proj", "ffn.down"},
+                                                     {"input_layernorm", "attention_norm"},
+                                                     {"post_attention_layernorm", "ffn_norm"},
+                                                     {"self_attn.q_proj", "attention.q"},
+                                                     {"self_attn.k_proj", "attention.k"},
+                                                     {"self_attn.v_proj", "attention.v"},
+                                                     {"self_attn.o_proj", "attention.o"},
+                                                     {"self_attn.q_norm", "attention.q_norm"},
+                                                     {"self_attn.k_norm", "attention.k_norm"},
+                                                     {"mlp.gate_proj", "ffn.gate"},
+                                                     {"mlp.up_proj", "ffn.up"},
+                                                     {"mlp.down_proj", "ffn.down"}};
 
 }  // namespace
 
@@ -79,6 +90,7 @@ nlohmann::json provenance_of(const nlohmann::json& model) {
   if (!resolved.faults.empty()) throw std::runtime_error("the base recipe does not resolve");
   nlohmann::json recipe = recipe_to_json(resolved.recipe);
   recipe["model"] = model;
+  recipe["parallelism"]["pipeline_layers"] = {model.at("layers")};
   return {{"build", "abc"}, {"recipe", recipe}};
 }
 

@@ -23,19 +23,25 @@ struct Golden {
   nlohmann::json model;  // the recipe's section
   Weights weights;       // under trainctl's names
 };
-inline const std::vector<std::string> kGoldenCases = {
-    "gpt2",  "gpt2_gelu_exact", "llama", "llama_tied", "llama_rope_linear", "llama_rope_llama3", "llama_rope_yarn",
-    "qwen2", "qwen3"};
+inline const std::vector<std::string> kGoldenCases = {"gpt2",
+                                                      "gpt2_gelu_exact",
+                                                      "llama",
+                                                      "llama_tied",
+                                                      "llama_rope_linear",
+                                                      "llama_rope_llama3",
+                                                      "llama_rope_yarn",
+                                                      "qwen2",
+                                                      "qwen3"};
 Golden golden(const std::string& name);
 
 // A resolved recipe with that model section, as a run records it.
 nlohmann::json provenance_of(const nlohmann::json& model);
 
 struct SaveOptions {
-  int64_t world = 1;               // ranks; every tensor is cut by rows
-  DType dtype = DType::f32;        // of the weights; bf16 ones get an f32 master
+  int64_t world = 1;         // ranks; every tensor is cut by rows
+  DType dtype = DType::f32;  // of the weights; bf16 ones get an f32 master
   double loss = 1.0;
-  std::string provenance;          // "": provenance_of(model)
+  std::string provenance;                      // "": provenance_of(model)
   std::map<std::string, std::string> aliases;  // name -> name it is a copy of
 };
 // Saves step 7 of a run below `root`; returns its folder.
