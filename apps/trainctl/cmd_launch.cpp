@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -103,6 +104,10 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+std::string earlier_recipe_text(const RunPaths& paths) {
+  return std::filesystem::exists(paths.recipe()) ? read_file(paths.recipe()) : std::string();
+}
+
 void launch(const LaunchArguments& arguments) {
   const auto lookup = [](const char* variable) -> const char* { return std::getenv(variable); };
   const SlurmAllocation slurm = slurm_allocation(lookup);
@@ -134,6 +139,7 @@ void launch(const LaunchArguments& arguments) {
   if (directory.continues)
     for (const std::string& change : recipe_changes(paths, plan.job.recipe))
       print_warnings({"the run continues with another recipe: " + change});
+  const std::string earlier_recipe = directory.continues ? earlier_recipe_text(paths) : std::string();
   write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
   print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));
   const JobOutcome outcome =
@@ -146,6 +152,9 @@ void launch(const LaunchArguments& arguments) {
                        std::fflush(stdout);
                      },
                  .diagnostic = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }});
+  // A checkpoint that refused this recipe still belongs to the earlier one.
+  if (outcome.exit_code == exit_code(ErrorKind::checkpoint) && !earlier_recipe.empty())
+    write_file_atomically(paths.recipe(), earlier_recipe);
   if (outcome.exit_code != 0) throw ExitWith{outcome.exit_code};
 }
 

@@ -8,6 +8,9 @@
 
 namespace trainctl {
 
+// A save is admitted when 1.1 x its bytes and this much more are free.
+inline constexpr int64_t kCheckpointFreeSpaceMarginBytes = int64_t{1} << 30;
+
 struct CheckpointConfig {
   int64_t every_steps = 0;  // 0: only the final state
   int64_t keep = 3;         // newest usable ones; older ones are removed after a newer one is committed

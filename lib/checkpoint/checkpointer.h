@@ -30,8 +30,8 @@ struct CheckpointerOptions {
   std::string run_id;                // the same for every rank and every resume of a run
   std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
   int copy_threads = 1;              // for the copy at the step boundary
-  int64_t free_space_margin_bytes = int64_t{1} << 30;  // a save needs 1.1 x its bytes and this
-  int64_t ballast_bytes = 16 << 20;                    // given up on a full disk to make room for the bad news; 0: none
+  int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
+  int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
   std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
 };

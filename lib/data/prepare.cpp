@@ -138,8 +138,8 @@ std::string text_of_line(std::string_view line, const std::string& key, const st
     for (const JsonNode::Member& member : std::get<JsonNode::Object>(root.value)) keys.push_back(member.key);
     const std::string close = nearest(key, keys);
     fail(ErrorKind::input,
-         fmt::format("{}: no key \"{}\" in this object (keys: {}){}; name the key of the text with --key", where, key,
-                     fmt::join(keys, ", "), close.empty() ? "" : fmt::format(", nearest \"{}\"", close)));
+         fmt::format("{}: no key \"{}\" in this object (keys: {}){}; name the key of the text with --text-key", where,
+                     key, fmt::join(keys, ", "), close.empty() ? "" : fmt::format(", nearest \"{}\"", close)));
   }
   if (const std::string* value = std::get_if<std::string>(&text->value)) return *value;
   fail(ErrorKind::input, fmt::format("{}: \"{}\" is of type {}; it must be a string", where, key, text->type_name()));

@@ -15,6 +15,10 @@
 namespace trainctl {
 namespace {
 
+// Compute threads that wait sleep instead of spinning: waking costs microseconds a kernel, while spinning on a machine
+// that others use too can cost a step a hundred times its length.
+constexpr const char* kWaitPolicy = "passive";
+
 void append(std::vector<std::string>& argv, std::initializer_list<std::string> words) {
   argv.insert(argv.end(), words);
 }
@@ -41,7 +45,7 @@ Command mpirun_command(const LaunchPlan& plan, const HostTraits& host) {
   if (crowded(plan, host)) append(command.argv, {"--mca", "mpi_yield_when_idle", "1"});
   if (!host.cross_memory) append(command.argv, {"--mca", "btl_vader_single_copy_mechanism", "none"});
   append(command.argv, {"-x", "OMP_NUM_THREADS=" + threads});
-  if (crowded(plan, host)) append(command.argv, {"-x", "OMP_WAIT_POLICY=passive"});
+  append(command.argv, {"-x", std::string("OMP_WAIT_POLICY=") + kWaitPolicy});
   if (host.root) command.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   return command;
 }
@@ -67,15 +71,14 @@ Command srun_command(const LaunchPlan& plan) {
   append(command.argv, {"--cpus-per-task=" + threads});
   append(command.argv, {plan.bind_to_core ? "--cpu-bind=cores" : "--cpu-bind=none"});
   if (plan.map.oversubscribed) append(command.argv, {"--overcommit"});
-  command.environment = {{"OMP_NUM_THREADS", threads}};
-  if (plan.map.oversubscribed || plan.busy_cores) command.environment.push_back({"OMP_WAIT_POLICY", "passive"});
+  command.environment = {{"OMP_NUM_THREADS", threads}, {"OMP_WAIT_POLICY", kWaitPolicy}};
   return command;
 }
 
-Command threads_command(const LaunchPlan& plan, const HostTraits& host) {
+Command threads_command(const LaunchPlan& plan) {
   Command command;
-  command.environment = {{"OMP_NUM_THREADS", std::to_string(plan.job.threads_per_rank)}};
-  if (crowded(plan, host)) command.environment.push_back({"OMP_WAIT_POLICY", "passive"});
+  command.environment = {{"OMP_NUM_THREADS", std::to_string(plan.job.threads_per_rank)},
+                         {"OMP_WAIT_POLICY", kWaitPolicy}};
   return command;
 }
 
@@ -103,7 +106,7 @@ Command launch_command(const LaunchPlan& plan, const std::filesystem::path& work
   Command command;
   if (plan.job.launcher == "mpirun") command = mpirun_command(plan, host);
   if (plan.job.launcher == "srun") command = srun_command(plan);
-  if (plan.job.launcher == "threads") command = threads_command(plan, host);
+  if (plan.job.launcher == "threads") command = threads_command(plan);
   command.argv.insert(command.argv.end(), plan.launcher_arguments.begin(), plan.launcher_arguments.end());
   command.argv.push_back(worker.string());
   if (plan.job.launcher == "threads") command.argv.push_back("--threads");

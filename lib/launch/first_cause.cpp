@@ -41,7 +41,7 @@ std::string advice(ErrorKind kind) {
     case ErrorKind::config:
     case ErrorKind::plan:
     case ErrorKind::input:
-      return "what to do: correct the request as the message says; nothing was trained with it";
+      return "what to do: correct what the message names, then run the same command again";
     case ErrorKind::checkpoint:
       return "what to do: trainctl checkpoint list shows what can be resumed; --resume PATH chooses one";
     case ErrorKind::memory:

@@ -76,6 +76,8 @@ void require_memory(const LaunchPlan& plan, const PreflightHooks& hooks) {
                               "\nUse more ranks, a smaller micro_batch_size, or recompute \"full\".");
 }
 
+bool saves(const Recipe& recipe) { return recipe.checkpoint.every_steps > 0 || recipe.checkpoint.at_end; }
+
 void require_disk(const LaunchPlan& plan, const fs::path& run_dir, const PreflightHooks& hooks) {
   fs::path existing = fs::absolute(run_dir);
   std::error_code error;
@@ -83,7 +85,8 @@ void require_disk(const LaunchPlan& plan, const fs::path& run_dir, const Preflig
   const fs::space_info space = fs::space(existing, error);
   if (error) return;  // a file system that does not say; writing will
   int64_t needed = kRoomForLogsBytes;
-  if (hooks.checkpoint_bytes) needed = checked_add(needed, hooks.checkpoint_bytes(plan));
+  if (hooks.checkpoint_bytes && saves(plan.job.recipe))
+    needed = checked_add(needed, checked_add(hooks.checkpoint_bytes(plan), kCheckpointFreeSpaceMarginBytes));
   const auto available = static_cast<int64_t>(space.available);
   if (available < needed)
     fail(ErrorKind::environment,

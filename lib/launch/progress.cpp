@@ -55,6 +55,11 @@ void Progress::show(const MetricsLine& line, double now_s) {
   options_.result(step_text(line, options_.steps, eta_s()) + "\n");
 }
 
+void Progress::message(const std::string& text) {
+  if (std::exchange(live_line_open_, false)) options_.diagnostic("\r\033[K");
+  options_.diagnostic(text + "\n");
+}
+
 void Progress::finish() {
   if (std::exchange(live_line_open_, false)) options_.diagnostic("\n");
   if (std::exchange(held_back_, false)) options_.result(step_text(last_, options_.steps, eta_s()) + "\n");

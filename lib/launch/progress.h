@@ -28,6 +28,7 @@ class Progress {
 
   explicit Progress(Options options);
   void show(const MetricsLine& line, double now_s);  // now_s: any steady clock
+  void message(const std::string& text);             // one line of diagnostics, on a line of its own
   void finish();                                     // ends the live line; prints a last step held back
 
   int64_t steps_made() const { return steps_made_; }

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "launch/child_process.h"
+#include "launch/event_tail.h"
 #include "launch/first_cause.h"
 #include "launch/launcher_output.h"
 #include "launch/metrics_tail.h"
@@ -78,6 +79,7 @@ class Supervisor {
         options_(options),
         paths_{job.run_dir},
         tail_(paths_.metrics()),
+        events_(paths_.events()),
         progress_({.steps = job.recipe.runtime.steps,
                    .live = options.live,
                    .live_columns = options.live_columns,
@@ -140,6 +142,7 @@ class Supervisor {
   }
 
   void take_metrics() {
+    for (const RunEvent& event : events_.poll()) progress_.message("trainctl: " + event.level + ": " + event.text);
     for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());
   }
 
@@ -225,6 +228,7 @@ class Supervisor {
   RunPaths paths_;
   SignalGate signals_;
   MetricsTail tail_;
+  EventTail events_;
   Progress progress_;
   LauncherOutput output_;
   LineWriter log_;

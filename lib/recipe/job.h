@@ -49,6 +49,7 @@ struct RunPaths {
   std::filesystem::path counters() const { return root / "counters.json"; }
   std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   std::filesystem::path samples() const { return root / "samples.jsonl"; }
+  std::filesystem::path events() const { return root / "events.jsonl"; }  // what rank 0 tells: {step, level, text}
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   std::filesystem::path logs() const { return root / "logs"; }
   std::filesystem::path errors() const { return root / "errors"; }

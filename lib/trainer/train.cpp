@@ -118,9 +118,17 @@ class RankRun {
     }
   }
 
+  // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
+  void tell(const char* level, const std::string& text) {
+    log_->log(std::string_view(level) == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
+    if (!first()) return;
+    if (!events_) events_.emplace(paths_.events());
+    events_->line(nlohmann::ordered_json{{"step", done_steps_}, {"level", level}, {"text", text}}.dump());
+  }
+
   void warn_about_shared_cores() {
     const auto places = engine_->world->gather_text(place_text(), *engine_->stream);
-    for (const std::string& clash : shared_cores(places)) log_->warn("{}", clash);
+    for (const std::string& clash : shared_cores(places)) tell("warning", clash);
   }
 
   std::unique_ptr<Watchdog> start_watchdog() {
@@ -168,8 +176,11 @@ class RankRun {
     engine_->context->place("restore a checkpoint");
     const Watchdog::Extension longer(*watchdog_, 0, "restoring a checkpoint");
     const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume);
-    for (const std::string& why : found.rejected) log_->warn("checkpoint not used: {}", why);
+    for (const std::string& why : found.rejected) tell("warning", "checkpoint not used: " + why);
     if (!found.found) {
+      if (first() && std::filesystem::exists(paths_.metrics()) && std::filesystem::file_size(paths_.metrics()) > 0)
+        tell("warning",
+             "no checkpoint to continue from: training starts anew, and metrics of the earlier steps are dropped");
       initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
       return 0;
     }
@@ -177,7 +188,7 @@ class RankRun {
     if (s.seed != recipe_.runtime.seed || s.data_fingerprint != sampler_->fingerprint())
       fail(ErrorKind::checkpoint,
            fmt::format("{} belongs to other data: its seed is {} and its data {}, this recipe's are {} and {}; restore "
-                       "runtime.seed and the data section, or start anew with --resume never",
+                       "runtime.seed and the data section, or start another run with another --run-dir",
                        found.folder.string(), s.seed, s.data_fingerprint, recipe_.runtime.seed,
                        sampler_->fingerprint()));
     if (s.consumed_samples != s.step * recipe_.runtime.global_batch_size.value())
@@ -188,7 +199,7 @@ class RankRun {
                       found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
                       s.step * recipe_.runtime.global_batch_size.value()));
     refresh_compute_weights(engine_->model);
-    log_->info("continues after step {} from {}", s.step, found.folder.string());
+    tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
     return s.step;
   }
 
@@ -269,7 +280,8 @@ class RankRun {
         log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all){}", o.step, o.folder.string(),
                    o.staging_s * 1e3, o.total_s, o.reason.empty() ? "" : "; " + o.reason);
       else
-        log_->warn("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason);
+        tell("warning",
+             fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));
     }
   }
 
@@ -330,7 +342,7 @@ class RankRun {
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<Checkpointer> checkpointer_;
   std::optional<MetricsFile> metrics_;
-  std::optional<LineWriter> samples_;
+  std::optional<LineWriter> samples_, events_;
   std::optional<RankCounters> counted_;
   StepReport last_;
   int64_t done_steps_ = 0;

@@ -53,6 +53,7 @@ class Project {
     write_file_atomically(folder_.path() / "recipe.json", recipe.dump());
   }
 
+  const std::filesystem::path& path() const { return folder_.path(); }
   SubprocessResult trainctl(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), program("trainctl"));
     return run(arguments, {.environment = {}, .directory = folder_.path(), .timeout_s = 120});
@@ -188,13 +189,44 @@ TEST_CASE("a checkpoint continues in another layout, and in bf16 it continues wi
 TEST_CASE("data or batch that no longer fit the checkpoint are refused with both values", "[training][resume]") {
   const Project project;
   project.train("runs/a", 1, {"runtime.steps=3"}, "threads");
+  const std::string recipe = read_file(project.path() / "runs/a/recipe.json");
   for (const char* change : {"runtime.seed=99", "data.sequence_tokens=16", "runtime.global_batch_size=4"}) {
     const SubprocessResult r = project.trainctl(
         {"launch", "recipe.json", "--ranks", "1", "--launcher", "threads", "--run-dir", "runs/a", "--set", change});
     INFO(change << "\n" << r.err);
     CHECK(r.exit_code == 5);
     CHECK_THAT(r.err, Catch::Contains("runs/a/checkpoints/step-00000003"));
+    CHECK(read_file(project.path() / "runs/a/recipe.json") == recipe);  // still says what the checkpoint is of
   }
+}
+
+TEST_CASE("falling back to an older checkpoint, and having none at all, are told on the screen", "[training][resume]") {
+  const Project project;
+  const std::vector<std::string> arguments = {
+      "launch", "recipe.json", "--ranks", "1", "--launcher", "threads", "--run-dir", "runs/a", "--oversubscribe"};
+  const auto launch = [&](const std::string& steps) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--set", "optimizer.schedule.kind=constant", "--set", "runtime.steps=" + steps});
+    return project.trainctl(all);
+  };
+  REQUIRE(launch("2").exit_code == 0);
+  REQUIRE(launch("4").exit_code == 0);
+  const auto newest = project.path() / "runs/a/checkpoints/step-00000004";
+  for (const auto& file : std::filesystem::directory_iterator(newest / "data")) {
+    std::fstream damaged(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file.path())) - 1);
+    damaged.put('\x55');
+  }
+  const SubprocessResult fallen = launch("5");
+  CHECK(fallen.exit_code == 0);
+  CHECK_THAT(fallen.err, Catch::Contains("step-00000004") && Catch::Contains("continues after step 2"));
+  CHECK(project.metrics("runs/a").size() == 5);
+
+  std::filesystem::remove_all(project.path() / "runs/a/checkpoints");
+  const SubprocessResult anew = launch("3");
+  CHECK(anew.exit_code == 0);
+  CHECK_THAT(anew.err, Catch::Contains("no checkpoint to continue from"));
+  CHECK(project.metrics("runs/a").size() == 3);
 }
 
 }  // namespace trainctl::testing

@@ -33,7 +33,8 @@ std::string line_of(const LaunchPlan& plan, const HostTraits& host = {}) {
 TEST_CASE("mpirun gets hosts with their ranks, the mapping and the binding", "[launch]") {
   LaunchPlan plan = plan_of("mpirun", {4, 2});
   CHECK(line_of(plan) ==
-        "mpirun --tag-output --stdin none -n 6 --host n1:4,n2:2 --map-by slot --bind-to none -x OMP_NUM_THREADS=3 "
+        "mpirun --tag-output --stdin none -n 6 --host n1:4,n2:2 --map-by slot --bind-to none -x OMP_NUM_THREADS=3 -x "
+        "OMP_WAIT_POLICY=passive "
         "/bin/trainctl_worker --launch '/runs/a b/launch.json'");
   plan.bind_to_core = true;
   CHECK_THAT(line_of(plan), Contains("--map-by slot:PE=3 --bind-to core"));
@@ -50,7 +51,7 @@ TEST_CASE("mpirun is told about root, crowded cores and forbidden memory reads o
   for (const auto& [cores, waits] : {std::pair<int64_t, bool>{11, true}, {12, false}, {0, false}}) {
     const std::string line = line_of(plan, {.cores = cores});  // 4 ranks x 3 threads
     CHECK((line.find("yield_when_idle") != std::string::npos) == waits);
-    CHECK((line.find("OMP_WAIT_POLICY=passive") != std::string::npos) == waits);
+    CHECK_THAT(line, Contains("OMP_WAIT_POLICY=passive"));
   }
   plan.job.launcher = "threads";
   CHECK_THAT(line_of(plan, {.cores = 2}), Contains("OMP_WAIT_POLICY=passive"));
@@ -62,7 +63,8 @@ TEST_CASE("mpirun is told about root, crowded cores and forbidden memory reads o
 
 TEST_CASE("srun gets cpus-per-task and cpu-bind restated, a PMI and the node list", "[launch]") {
   CHECK(line_of(plan_of("srun", {4, 4, 2})) ==
-        "OMP_NUM_THREADS=3 srun --mpi=pmix --label --kill-on-bad-exit=1 --input=none --nodes=3 --ntasks=10 "
+        "OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive srun --mpi=pmix --label --kill-on-bad-exit=1 --input=none --nodes=3 "
+        "--ntasks=10 "
         "'--nodelist=n[1-3]' --distribution=plane=4 --cpus-per-task=3 --cpu-bind=none /bin/trainctl_worker --launch "
         "'/runs/a b/launch.json'");
   CHECK_THROWS_WITH(line_of(plan_of("srun", {2, 4})), Contains("2 on n1 and 4 on n2"));
@@ -70,7 +72,7 @@ TEST_CASE("srun gets cpus-per-task and cpu-bind restated, a PMI and the node lis
 
 TEST_CASE("threads need no launcher, and further arguments go to the launcher, not to the worker", "[launch]") {
   CHECK(line_of(plan_of("threads", {4})) ==
-        "OMP_NUM_THREADS=3 /bin/trainctl_worker --threads --launch '/runs/a b/launch.json'");
+        "OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive /bin/trainctl_worker --threads --launch '/runs/a b/launch.json'");
   LaunchPlan plan = plan_of("mpirun", {1});
   plan.launcher_arguments = {"--mca", "btl", "self,tcp"};
   CHECK_THAT(line_of(plan), Contains("--mca btl self,tcp /bin/trainctl_worker"));
