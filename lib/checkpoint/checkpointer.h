@@ -61,6 +61,9 @@ struct RestoreResult {
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first
+  int64_t bytes_read = 0;             // by this rank from data files: whole blocks, each of them once
+  int64_t bytes_needed = 0;           // of them by this rank's boxes
+  std::string io_path;                // how they were read, as in SaveOutcome
 };
 
 class Checkpointer {
