@@ -11,6 +11,13 @@ void CheckpointConfig::describe(ConfigVisitor& v) {
   v.field("async", async, "write while training goes on", Rule{}.also_called({"async_save"}));
   v.field("at_end", at_end, "save the state after the last step");
   v.field("deadline_s", deadline_s, "seconds within which all ranks must have written their parts", above(0));
+  v.field("write_limit_bytes_per_s", write_limit_bytes_per_s,
+          "at most so many bytes per second does each rank write of a checkpoint; 0: as fast as the disk goes",
+          between(0, 1e15));
+  v.field("io", io,
+          "how data reaches the disk: auto = io_uring past the page cache where the system grants them; threads = "
+          "without io_uring; buffered = without both",
+          one_of({"auto", "threads", "buffered"}));
 }
 
 }  // namespace trainctl

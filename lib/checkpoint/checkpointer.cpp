@@ -57,6 +57,14 @@ Checkpointer::State::~State() {
   if (writer_.joinable()) writer_.join();
 }
 
+IoOptions Checkpointer::State::io_options() const {
+  IoOptions io;
+  io.use_uring = config_.io == "auto";
+  io.use_direct = config_.io != "buffered";
+  io.wrap = options_.wrap_io;
+  return io;
+}
+
 bool Checkpointer::State::in_flight() {
   if (!writer_.joinable()) return false;
   if (!done_) return true;
@@ -137,6 +145,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.scalars = scalars;
   job.deadline_s = config_.deadline_s;
   job.keep = config_.keep;
+  job.io = io_options();
+  job.write_limit_bytes_per_s = config_.write_limit_bytes_per_s;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
   const Clock::time_point copy_start = Clock::now();
@@ -152,7 +162,9 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
   current_manifest_.clear();
   try {
     try {
-      write_shards(job, *staging_, fault);
+      const Clock::time_point write_start = Clock::now();
+      current_.io_path = write_shards(job, *staging_, fault);
+      current_.write_s = seconds_since(write_start);
     } catch (const std::exception& e) {
       fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", job.rank, e.what()));
     }

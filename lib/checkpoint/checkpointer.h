@@ -34,6 +34,8 @@ struct CheckpointerOptions {
   int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
   std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
+  // May put something between this module and the kernel's reads and writes of data files; see IoOptions::wrap.
+  std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io;
 };
 
 enum class SaveReason : uint8_t { interval, signal, final, emergency };
@@ -48,6 +50,8 @@ struct SaveOutcome {
   std::filesystem::path folder;
   int64_t bytes = 0;                  // of this rank's files
   double staging_s = 0, total_s = 0;  // the stall of the training thread; from the call to the commit
+  double write_s = 0;                 // of this rank's files, flushed (S3 to S6)
+  std::string io_path;                // how they were written: "io_uring, direct", and why not so
 };
 
 struct RestoreResult {
@@ -57,6 +61,9 @@ struct RestoreResult {
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first
+  int64_t bytes_read = 0;             // by this rank from data files: whole blocks, each of them once
+  int64_t bytes_needed = 0;           // of them by this rank's boxes
+  std::string io_path;                // how they were read, as in SaveOutcome
 };
 
 class Checkpointer {

@@ -88,7 +88,7 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
     std::unique_ptr<CheckpointReader> reader;
     std::string why, misfit;
     try {
-      reader = std::make_unique<CheckpointReader>(folder);
+      reader = std::make_unique<CheckpointReader>(folder, io_options());
       misfit = fit_faults(*reader, catalog);
     } catch (const Error& e) {
       why = e.what();
@@ -110,6 +110,9 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.folder = folder;
         result.scalars = m.scalars;
         result.kind = m.kind;
+        result.bytes_read = reader->bytes_read();
+        result.bytes_needed = reader->bytes_needed();
+        result.io_path = reader->io_path();
         parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);

@@ -26,6 +26,7 @@ class Checkpointer::State {
 
  private:
   using Clock = std::chrono::steady_clock;
+  IoOptions io_options() const;
   bool in_flight();  // joins a writer that is done
   void finish();     // blocks until none is in flight
   void report(SaveOutcome outcome) { outcomes_.push_back(std::move(outcome)); }
