@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/admission.h"
+#include "checkpoint/attempt.h"
 #include "checkpoint/checkpointer_state.h"
 #include "checkpoint/scan.h"
 
@@ -139,6 +140,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.parent = parent_;
   job.topology = options_.topology;
   job.provenance = options_.provenance;
+  job.meta = options_.meta;
+  job.derived = options_.derived;
   job.step = scalars.step;
   job.rank = ranks.rank;
   job.world = ranks.world;
@@ -162,6 +165,7 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
   current_manifest_.clear();
   try {
     try {
+      if (job.rank == 0) open_attempt(job);
       const Clock::time_point write_start = Clock::now();
       current_.io_path = write_shards(job, *staging_, fault);
       current_.write_s = seconds_since(write_start);

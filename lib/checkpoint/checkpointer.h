@@ -28,8 +28,12 @@ struct Agreement {
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
   std::string run_id;                // the same for every rank and every resume of a run
-  std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
-  int copy_threads = 1;              // for the copy at the step boundary
+  std::string topology, provenance;  // JSON objects recorded in the manifest
+  std::vector<MetaFile> meta{};      // meta/config.json, ...: what the checkpoint is, in files; rank 0's are written
+  // State classes that follow from what is stored, and from what (completeness.h). A training checkpoint needs all
+  // twelve: those not seen in the manifest and not declared here are absent, and the save is refused.
+  std::vector<StateClass> derived{};
+  int copy_threads = 1;                                               // for the copy at the step boundary
   int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
   int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/attempt.h"
+#include "checkpoint/completeness.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
@@ -84,32 +86,20 @@ std::vector<TensorRecord> merge_tensors(const std::vector<Receipt>& receipts) {
 }
 
 Manifest make_manifest(const SaveJob& job, const Gathered& gathered) {
-  Manifest m;
-  m.run_id = job.run_id;
-  m.attempt = job.attempt;
-  m.reason = job.reason;
-  m.parent = job.parent;
-  m.step = job.step;
-  m.world = job.world;
-  m.created_ns = wall_clock_ns();
-  m.topology = job.topology;
-  m.provenance = job.provenance;
-  m.scalars = job.scalars;
+  Manifest m = draft_of(job);
   m.tensors = merge_tensors(gathered.receipts);
   m.receipts = gathered.records;
   for (const Receipt& r : gathered.receipts) {
     m.non_finite += r.non_finite;
     m.files.insert(m.files.end(), r.files.begin(), r.files.end());
   }
-  m.completeness = completeness_of(m.tensors, job.topology, job.provenance);
+  m.completeness = completeness_of(m, job.derived);
   const ScalarState& s = job.scalars;
   const bool healthy =
       m.non_finite == 0 && s.non_finite_count == 0 && std::isfinite(s.last_loss) && std::isfinite(s.last_grad_norm);
   m.kind = healthy ? "training" : "intermediate";
-  for (const StateClass& c : m.completeness)
-    if (m.kind == "training" && c.state == "absent")
-      fail(ErrorKind::checkpoint,
-           fmt::format("a training checkpoint needs every state class, \"{}\" is absent", c.name));
+  if (const std::string absent = absent_class(m.completeness); m.kind == "training" && !absent.empty())
+    fail(ErrorKind::checkpoint, "a training checkpoint needs every state class: " + absent);
   check_manifest(m, "the new manifest");  // coverage: every tensor exactly once
   return m;
 }
@@ -190,6 +180,7 @@ CommitResult commit_attempt(const SaveJob& job) {
     job.reached(SavePoint::committed);
     write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
     job.reached(SavePoint::latest);
+    drop_attempt_record(job.final_folder());
     if (aside) move_to_trash(*aside);
     apply_retention(job.root, job.keep);
     job.reached(SavePoint::retained);

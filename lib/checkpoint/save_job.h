@@ -31,10 +31,17 @@ enum class SavePoint : uint8_t {
 };
 inline constexpr int kSavePoints = 11;
 
+// A file of meta/, as the caller wants it: {"meta/config.json", "{...}"}.
+struct MetaFile {
+  std::string path, content;
+};
+
 struct SaveJob {
   std::filesystem::path root;  // the run's checkpoint folder
   std::string run_id, attempt, reason, parent;
   std::string topology, provenance;  // JSON objects
+  std::vector<MetaFile> meta;        // rank 0's
+  std::vector<StateClass> derived;   // classes of the state that follow from others, as the caller declares
   int64_t step = 0, rank = 0, world = 1;
   ScalarState scalars;
   double deadline_s = 600;
@@ -90,9 +97,5 @@ std::string abandoned_reason(const SaveJob& job);
 // The other ranks: waits until rank 0 has committed or given up. Throws Error{checkpoint} with the reason if it gave
 // up.
 void await_commit(const SaveJob& job);
-
-// What the first version of every class follows from; `absent` where the caller gave no text.
-std::vector<StateClass> completeness_of(const std::vector<TensorRecord>& tensors, const std::string& topology,
-                                        const std::string& provenance);
 
 }  // namespace trainctl

@@ -61,10 +61,10 @@ Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
   if (named && *named != committed.step)
     refuse(fmt::format("the folder's name says step {}, COMMITTED says step {}", *named, committed.step));
   check_file(folder, std::string(kManifestName), committed.manifest_bytes);
-  const std::string text = read_small_file(folder / kManifestName, kMaxRecordBytes);
-  if (const std::string digest = sha256_hex(text); digest != committed.manifest_sha256)
+  const std::string whole = read_small_file(folder / kManifestName, kMaxRecordBytes);
+  if (const std::string digest = sha256_hex(whole); digest != committed.manifest_sha256)
     refuse(fmt::format("manifest.json has the SHA-256 {}, COMMITTED expects {}", digest, committed.manifest_sha256));
-  Manifest manifest = manifest_from_text(text, (folder / kManifestName).string());
+  Manifest manifest = manifest_from_text(whole, (folder / kManifestName).string());
   int64_t bytes = 0;
   for (const FileRecord& f : manifest.files) {
     check_file(folder, f.path, f.bytes);
@@ -78,6 +78,12 @@ Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
     const std::string receipt = read_small_file(folder / r.path, kMaxRecordBytes);
     if (xxh128_hex(receipt.data(), receipt.size()) != r.xxh128)
       refuse(fmt::format("{} does not have the digest that the manifest expects", r.path));
+  }
+  for (const MetaRecord& f : manifest.meta) {
+    check_file(folder, f.path, f.bytes);
+    const std::string text = read_small_file(folder / f.path, kMaxRecordBytes);
+    if (xxh128_hex(text.data(), text.size()) != f.xxh128)
+      refuse(fmt::format("{} does not have the digest that the manifest expects", f.path));
   }
   return manifest;
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/safetensors.h"
 
@@ -74,9 +75,11 @@ void check_blocks(const fs::path& folder, const FileRecord& record, int64_t befo
 }
 
 void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
-  std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName)};
+  std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName),
+                                 std::string(kPinnedName),   std::string(kVerifiedName),  std::string(kAttemptName)};
   for (const FileRecord& f : manifest.files) known.insert(f.path);
   for (const ReceiptRecord& r : manifest.receipts) known.insert(r.path);
+  for (const MetaRecord& f : manifest.meta) known.insert(f.path);
   std::error_code code;
   for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
     const std::string relative = it->path().lexically_relative(folder).string();

@@ -13,6 +13,7 @@
 #include "base/build_info.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
+#include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
 #include "trainer/engine.h"
 #include "trainer/metrics.h"
@@ -22,29 +23,6 @@
 
 namespace trainctl {
 namespace {
-
-// What binds a checkpoint to the run that may continue from it.
-std::string provenance_text(const Job& job) {
-  return nlohmann::json{{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}}
-      .dump();
-}
-
-std::string topology_text(const Job& job) {
-  const ParallelismConfig& p = job.recipe.parallelism;
-  return nlohmann::json{{"world_size", job.world_size},
-                        {"tensor_parallel", p.tensor_parallel},
-                        {"sequence_parallel", p.sequence_parallel},
-                        {"pipeline_parallel", p.pipeline_parallel},
-                        {"context_parallel", p.context_parallel},
-                        {"expert_parallel", p.expert_parallel},
-                        {"data_parallel", p.data_parallel.value.value()},
-                        {"zero_stage", p.zero_stage},
-                        {"pipeline_layers", p.pipeline_layers},
-                        {"order", p.order},
-                        {"device", job.recipe.runtime.device},
-                        {"precision", job.recipe.runtime.precision}}
-      .dump();
-}
 
 class RankRun {
  public:
@@ -158,8 +136,7 @@ class RankRun {
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
-    o.topology = topology_text(job_);
-    o.provenance = provenance_text(job_);
+    describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
     o.agreement.rank = rank_;
     o.agreement.world = world.size();
