@@ -9,6 +9,11 @@ void CheckpointConfig::describe(ConfigVisitor& v) {
   v.field("keep", keep, "newest usable checkpoints to keep; older ones go after a newer one is committed",
           between(1, 1e9).also_called({"save_total_limit", "max_to_keep"}));
   v.field("async", async, "write while training goes on", Rule{}.also_called({"async_save"}));
+  v.field(
+      "copy", copy,
+      "lazy = the state is copied beside the next step's forward and backward, and the optimizer waits for the copy; "
+      "blocking = before that step begins. Without async always blocking",
+      one_of({"lazy", "blocking"}));
   v.field("at_end", at_end, "save the state after the last step");
   v.field("deadline_s", deadline_s, "seconds within which all ranks must have written their parts", above(0));
   v.field("write_limit_bytes_per_s", write_limit_bytes_per_s,

@@ -76,6 +76,7 @@ bool Checkpointer::State::in_flight() {
 void Checkpointer::State::finish() {
   if (!writer_.joinable()) return;
   writer_.join();
+  current_.staging_s += std::exchange(waited_s_, 0);
   if (current_.ok) {
     saved_step_ = current_.step;
     if (!current_manifest_.empty()) parent_ = current_manifest_;
@@ -152,13 +153,43 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.write_limit_bytes_per_s = config_.write_limit_bytes_per_s;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
+  const bool lazy = config_.async && config_.copy == "lazy" && reason == SaveReason::interval;
   const Clock::time_point copy_start = Clock::now();
-  const std::string fault = staging_->stage(catalog, options_.copy_threads);
+  std::string fault;
+  if (!lazy) fault = copy_now(catalog, options_.copy_threads);
   outcome.staging_s = seconds_since(copy_start);
   current_ = std::move(outcome);
   done_ = false;
-  writer_ = std::thread([this, job = std::move(job), fault, start] { write(job, fault, start); });
+  waited_s_ = 0;
+  copied_ = !lazy;  // no writer thread lives: nobody else looks
+  writer_ =
+      std::thread([this, job = std::move(job), fault, start, lazy, held = lazy ? catalog : StateCatalog()]() mutable {
+        if (lazy) {
+          fault = copy_now(held, 1);
+          held.clear();
+          const std::lock_guard lock(copy_mutex_);
+          copied_ = true;
+          copy_done_.notify_all();
+        }
+        write(job, fault, start);
+      });
   if (!config_.async) finish();
+}
+
+std::string Checkpointer::State::copy_now(const StateCatalog& catalog, int threads) {
+  try {
+    return staging_->stage(catalog, threads);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+void Checkpointer::State::wait_copied() {
+  std::unique_lock lock(copy_mutex_);
+  if (copied_) return;
+  const Clock::time_point start = Clock::now();
+  copy_done_.wait(lock, [this] { return copied_; });
+  waited_s_ += seconds_since(start);
 }
 
 void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Clock::time_point start) {
@@ -200,6 +231,7 @@ bool Checkpointer::due(int64_t step) const { return state_->due(step); }
 void Checkpointer::save(const StateCatalog& catalog, const ScalarState& scalars, SaveReason reason) {
   state_->save(catalog, scalars, reason);
 }
+void Checkpointer::wait_copied() { state_->wait_copied(); }
 std::vector<SaveOutcome> Checkpointer::poll() { return state_->poll(); }
 std::vector<SaveOutcome> Checkpointer::wait() { return state_->wait(); }
 RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from) {

@@ -96,12 +96,16 @@ class TrainingRuntime final : public Runtime {
     report.clip_factor = clip_factor(report.grad_norm, in_.optimizer.clip_grad_norm);
     report.skipped = report.counted_tokens == 0;
     ctx_.place("optimizer step");
-    if (!report.skipped)
+    if (!report.skipped) {
+      before_update_();
       optimizer_.step({.step = step, .lr = report.lr, .grad_scale = static_cast<float>(report.clip_factor)});
+    }
     ctx_.stream().synchronize();
     report.step_s = seconds_since(start);
     return report;
   }
+
+  void before_update(std::function<void()> hook) override { before_update_ = std::move(hook); }
 
   double evaluate() override {
     ctx_.zero(sums_);
@@ -180,6 +184,7 @@ class TrainingRuntime final : public Runtime {
   Executor executor_;
   StageProgram program_, forward_program_;
   PassOptions options_;
+  std::function<void()> before_update_ = [] {};
   Tensor sums_;        // f64: summed loss, sum of squared gradients
   Tensor count_;       // i64: counted labels
   Tensor layer_sums_;  // f64: squared gradients of the embedding, each layer, the head; empty unless asked for
