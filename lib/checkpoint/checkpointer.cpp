@@ -8,6 +8,7 @@
 #include "checkpoint/admission.h"
 #include "checkpoint/attempt.h"
 #include "checkpoint/checkpointer_state.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/scan.h"
 
 namespace trainctl {
@@ -141,6 +142,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.scalars = scalars;
   job.deadline_s = config_.deadline_s;
   job.keep = config_.keep;
+  job.keep_every_steps = config_.keep_every_steps;
+  job.readback = config_.verify_after_save == "readback";
   job.rolled_back_to = rolled_back_to_;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
@@ -164,10 +167,12 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
     }
     if (job.rank == 0) {
       const CommitResult result = commit_attempt(job);
+      if (!result.damage.empty()) fail(ErrorKind::checkpoint, "committed, but damaged on the disk: " + result.damage);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;
     } else {
       await_commit(job);
+      if (job.readback) read_back_own(job);
     }
     current_.ok = true;
   } catch (const std::exception& e) {

@@ -12,6 +12,7 @@
 #include "checkpoint/attempt.h"
 #include "checkpoint/completeness.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/scan.h"
@@ -192,10 +193,14 @@ CommitResult commit_attempt(const SaveJob& job) {
     write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
     job.reached(SavePoint::latest);
     drop_attempt_record(job.final_folder());
-    if (aside) move_to_trash(*aside);
+    Readback proof;
+    if (job.readback) proof = read_back(job, digest);
+    if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
+    if (aside && !is_pinned(*aside)) move_to_trash(*aside);
     supersede_later_steps(job);
-    apply_retention(job.root, job.keep);
+    apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);
+    if (!proof.note.empty()) return {digest, proof.note};
   } catch (const std::exception& e) {
     return {digest, e.what()};
   }

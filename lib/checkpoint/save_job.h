@@ -44,7 +44,8 @@ struct SaveJob {
   int64_t step = 0, rank = 0, world = 1;
   ScalarState scalars;
   double deadline_s = 600;
-  int64_t keep = 3;
+  int64_t keep = 3, keep_every_steps = 0;
+  bool readback = false;                         // read the files back after the commit (readback.h)
   int64_t rolled_back_to = -1;                   // the run was told to go on from this older step; -1: no
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
   const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
@@ -82,7 +83,8 @@ void write_shards(const SaveJob& job, StagingArea& staging, const std::string& f
 // S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
 struct CommitResult {
   std::string manifest_sha256;
-  std::string note;  // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string note;      // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string damage{};  // what reading it back found: it was committed, and is marked UNUSABLE
 };
 CommitResult commit_attempt(const SaveJob& job);
 
