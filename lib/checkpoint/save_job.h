@@ -88,6 +88,11 @@ struct CommitResult {
 };
 CommitResult commit_attempt(const SaveJob& job);
 
+// S7 and the content of S8: waits for the receipts in `folder` and makes the manifest that they give. Throws Error when
+// one is missing at the deadline, failed, or of another attempt, when coverage is not exact, or a state class is
+// absent.
+Manifest manifest_of_receipts(const SaveJob& job, const std::filesystem::path& folder);
+
 // Gives the attempt up: writes UNUSABLE with `reason` into its staging folder and frees its data. Never throws.
 void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept;
 

@@ -44,13 +44,6 @@ std::string link_fault(const fs::path& folder, const std::string& relative) {
 
 void refuse(const std::string& what) { fail(ErrorKind::checkpoint, what); }
 
-void check_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
-  if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
-  const int64_t actual = regular_file_bytes(folder / relative);
-  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
-  if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
-}
-
 Committed read_committed(const fs::path& folder, CheckpointInfo& info) {
   const Committed committed =
       committed_from_text(read_small_file(folder / kCommittedName, 1 << 20), (folder / kCommittedName).string());
@@ -81,27 +74,27 @@ bool sizes_agree(const fs::path& folder, const Committed& committed) {
 }
 
 Manifest read_checked_manifest(const fs::path& folder, const Committed& committed) {
-  check_file(folder, std::string(kManifestName), committed.manifest_bytes);
+  check_plain_file(folder, std::string(kManifestName), committed.manifest_bytes);
   const std::string whole = read_small_file(folder / kManifestName, kMaxRecordBytes);
   if (const std::string digest = sha256_hex(whole); digest != committed.manifest_sha256)
     refuse(fmt::format("manifest.json has the SHA-256 {}, COMMITTED expects {}", digest, committed.manifest_sha256));
   Manifest manifest = manifest_from_text(whole, (folder / kManifestName).string());
   int64_t bytes = 0;
   for (const FileRecord& f : manifest.files) {
-    check_file(folder, f.path, f.bytes);
+    check_plain_file(folder, f.path, f.bytes);
     bytes += f.bytes;
   }
   if (manifest.step != committed.step || manifest.attempt != committed.attempt || manifest.kind != committed.kind ||
       bytes != committed.bytes || static_cast<int64_t>(manifest.files.size()) != committed.files)
     refuse("COMMITTED and manifest.json disagree about step, attempt, kind, files or bytes");
   for (const ReceiptRecord& r : manifest.receipts) {
-    check_file(folder, r.path, r.bytes);
+    check_plain_file(folder, r.path, r.bytes);
     const std::string receipt = read_small_file(folder / r.path, kMaxRecordBytes);
     if (xxh128_hex(receipt.data(), receipt.size()) != r.xxh128)
       refuse(fmt::format("{} does not have the digest that the manifest expects", r.path));
   }
   for (const MetaRecord& f : manifest.meta) {
-    check_file(folder, f.path, f.bytes);
+    check_plain_file(folder, f.path, f.bytes);
     const std::string text = read_small_file(folder / f.path, kMaxRecordBytes);
     if (xxh128_hex(text.data(), text.size()) != f.xxh128)
       refuse(fmt::format("{} does not have the digest that the manifest expects", f.path));
@@ -169,6 +162,13 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
 }
 
 }  // namespace
+
+void check_plain_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
+  if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
+  const int64_t actual = regular_file_bytes(folder / relative);
+  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
+  if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
+}
 
 std::string_view name(CheckpointState state) {
   switch (state) {

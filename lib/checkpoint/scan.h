@@ -48,6 +48,9 @@ CheckpointInfo glance_at_folder(const std::filesystem::path& folder);
 // folder.
 enum class Look : uint8_t { closely, glance };
 std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root, Look look = Look::closely);
+// Throws Error{checkpoint} unless `relative` is a regular file of `bytes` bytes in `folder`, by plain folders only.
+void check_plain_file(const std::filesystem::path& folder, const std::string& relative, int64_t bytes);
+
 bool is_superseded(const CheckpointInfo& info);  // by its name: another state of the same step has taken its place
 
 // A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of
