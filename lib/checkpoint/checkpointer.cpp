@@ -8,6 +8,7 @@
 #include "checkpoint/admission.h"
 #include "checkpoint/attempt.h"
 #include "checkpoint/checkpointer_state.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/scan.h"
 
 namespace trainctl {
@@ -151,6 +152,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.keep = config_.keep;
   job.io = io_options();
   job.write_limit_bytes_per_s = config_.write_limit_bytes_per_s;
+  job.keep_every_steps = config_.keep_every_steps;
+  job.readback = config_.verify_after_save == "readback";
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
   const bool lazy = config_.async && config_.copy == "lazy" && reason == SaveReason::interval;
@@ -205,10 +208,12 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
     }
     if (job.rank == 0) {
       const CommitResult result = commit_attempt(job);
+      if (!result.damage.empty()) fail(ErrorKind::checkpoint, "committed, but damaged on the disk: " + result.damage);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;
     } else {
       await_commit(job);
+      if (job.readback) read_back_own(job);
     }
     current_.ok = true;
   } catch (const std::exception& e) {

@@ -9,9 +9,11 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/adopt.h"
 #include "checkpoint/attempt.h"
 #include "checkpoint/completeness.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/scan.h"
@@ -33,7 +35,7 @@ std::string list_of_missing(const std::vector<std::optional<Receipt>>& receipts)
   return count > 8 ? fmt::format("{} and {} more", text, count - 8) : text;
 }
 
-Gathered gather(const SaveJob& job) {
+Gathered gather(const SaveJob& job, const fs::path& folder) {
   const auto world = static_cast<size_t>(job.world);
   std::vector<std::optional<Receipt>> receipts(world);
   Gathered all;
@@ -42,7 +44,7 @@ Gathered gather(const SaveJob& job) {
   for (PatientWait wait(job.deadline_s); have < world; wait.sleep()) {
     for (size_t r = 0; r < world; ++r) {
       const std::string name = receipt_path(static_cast<int64_t>(r));
-      const fs::path path = job.staging_folder() / name;
+      const fs::path path = folder / name;
       if (receipts[r] || regular_file_bytes(path) < 0) continue;
       const std::string text = read_small_file(path, kMaxRecordBytes);
       Receipt receipt = receipt_from_text(text, path.string());
@@ -145,8 +147,12 @@ void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
   }
 }
 
+Manifest manifest_of_receipts(const SaveJob& job, const fs::path& folder) {
+  return make_manifest(job, gather(job, folder));
+}
+
 CommitResult commit_attempt(const SaveJob& job) {
-  const Gathered gathered = gather(job);
+  const Gathered gathered = gather(job, job.staging_folder());
   job.reached(SavePoint::gathered);
   const Manifest manifest = make_manifest(job, gathered);
   const std::string text = to_text(manifest);
@@ -181,9 +187,14 @@ CommitResult commit_attempt(const SaveJob& job) {
     write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
     job.reached(SavePoint::latest);
     drop_attempt_record(job.final_folder());
-    if (aside) move_to_trash(*aside);
-    apply_retention(job.root, job.keep);
+    Readback proof;
+    if (job.readback) proof = read_back(job, digest);
+    if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
+    if (aside && !is_pinned(*aside)) move_to_trash(*aside);
+    if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
+    apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);
+    if (!proof.note.empty()) return {digest, proof.note};
   } catch (const std::exception& e) {
     return {digest, e.what()};
   }

@@ -45,7 +45,8 @@ struct SaveJob {
   int64_t step = 0, rank = 0, world = 1;
   ScalarState scalars;
   double deadline_s = 600;
-  int64_t keep = 3;
+  int64_t keep = 3, keep_every_steps = 0;
+  bool readback = false;                         // read the files back after the commit (readback.h)
   IoOptions io;
   int64_t write_limit_bytes_per_s = 0;           // of this rank; 0: none
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
@@ -84,9 +85,15 @@ std::string write_shards(const SaveJob& job, StagingArea& staging, const std::st
 // S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
 struct CommitResult {
   std::string manifest_sha256;
-  std::string note;  // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string note;      // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string damage{};  // what reading it back found: it was committed, and is marked UNUSABLE
 };
 CommitResult commit_attempt(const SaveJob& job);
+
+// S7 and the content of S8: waits for the receipts in `folder` and makes the manifest that they give. Throws Error when
+// one is missing at the deadline, failed, or of another attempt, when coverage is not exact, or a state class is
+// absent.
+Manifest manifest_of_receipts(const SaveJob& job, const std::filesystem::path& folder);
 
 // Gives the attempt up: writes UNUSABLE with `reason` into its staging folder and frees its data. Never throws.
 void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept;

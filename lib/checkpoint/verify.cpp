@@ -1,6 +1,8 @@
 // lib/checkpoint/verify.cpp -- proving a checkpoint whole.
 #include "checkpoint/verify.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,7 +11,9 @@
 #include "base/hash.h"
 #include "base/json_node.h"
 #include "checkpoint/markers.h"
+#include "checkpoint/media_reader.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/safetensors.h"
 
 namespace trainctl {
@@ -56,21 +60,18 @@ void check_header(const fs::path& folder, const FileRecord& file, const std::vec
   for (const auto& [name, t] : by_name) fault(fmt::format("the tensor {} is not in the manifest", in_quotes(name)));
 }
 
-void check_blocks(const fs::path& folder, const FileRecord& record, int64_t before, int64_t total,
+void check_blocks(const fs::path& folder, const FileRecord& file, int64_t before, int64_t total,
                   const Progress& progress, VerifyReport& report) {
-  const FileHandle file = FileHandle::open_for_reading(folder / record.path);
-  std::vector<char> bytes(static_cast<size_t>(std::min(kBlockBytes, record.bytes)));
-  for (size_t b = 0; b < record.block_xxh128.size(); ++b) {
-    const int64_t begin = static_cast<int64_t>(b) * kBlockBytes;
-    const int64_t count = std::min(kBlockBytes, record.bytes - begin);
-    file.read_at(bytes.data(), count, begin);
-    const std::string actual = xxh128_hex(bytes.data(), static_cast<size_t>(count));
-    if (actual != record.block_xxh128[b])
-      report.faults.push_back(fmt::format("{}: block {} (bytes {} to {}) has the digest {}, {} expected", record.path,
-                                          b, begin, begin + count, actual, record.block_xxh128[b]));
+  const MediaCheck check = check_media(folder, file, [&](int64_t bytes) {
     ++report.blocks;
-    report.bytes += count;
-    if (progress) progress(before + begin + count, total);
+    report.bytes += bytes;
+    before += bytes;
+    if (progress) progress(before, total);
+  });
+  if (!check.direct) report.direct = false;
+  for (const WrongBlock& w : check.wrong) {
+    report.faults.push_back(describe(file, w));
+    report.wrong.push_back(report.faults.back());
   }
 }
 
@@ -93,6 +94,7 @@ void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyRepo
 VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress& progress) {
   VerifyReport report;
   report.info = inspect_folder(folder);
+  report.notes = report.info.notes;
   if (report.info.state != CheckpointState::usable) report.faults.push_back(report.info.reason);
   const std::optional<Manifest> manifest = readable_manifest(folder);
   if (!manifest) return report;
@@ -116,6 +118,28 @@ VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress
     before += f.bytes;
   }
   note_strangers(folder, *manifest, report);
+  return report;
+}
+
+VerifyReport prove_checkpoint(const fs::path& folder, const Progress& progress) {
+  VerifyReport report = verify_checkpoint(folder, true, progress);
+  try {
+    if (report.whole()) {
+      mark_verified(folder, report.info.manifest_sha256,
+                    fmt::format("every block read back, {}", way_of(report.direct)));
+    } else if (!report.wrong.empty() && report.info.state == CheckpointState::usable) {
+      mark_unusable(folder,
+                    report.wrong.front().substr(0, report.wrong.front().find(" has the digest")) + " is damaged",
+                    "verify --full", fmt::format("{}", fmt::join(report.wrong, "; ")));
+    } else {
+      return report;
+    }
+    const std::vector<std::string> faults = std::move(report.faults);
+    report.info = inspect_folder(folder);
+    report.faults = faults;
+  } catch (const Error& e) {
+    report.notes.push_back(fmt::format("the verdict could not be written down: {}", e.what()));
+  }
   return report;
 }
 
