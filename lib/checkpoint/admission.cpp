@@ -65,7 +65,7 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t 
     admission.attempt = job.attempt;
     admission.go = true;
   } catch (const std::exception& e) {
-    admission.reason = e.what();
+    admission.reason = fmt::format("rank 0: {}", e.what());
   }
   return admission;
 }

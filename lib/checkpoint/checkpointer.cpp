@@ -152,26 +152,28 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
 
 void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Clock::time_point start) {
   current_manifest_.clear();
+  std::string own;  // why this rank's part could not be written
   try {
     try {
       write_shards(job, *staging_, fault);
     } catch (const std::exception& e) {
-      fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", job.rank, e.what()));
+      own = fmt::format("rank {}: {}", job.rank, e.what());
     }
-    if (job.rank == 0) {
+    if (job.rank != 0) {
+      await_commit(job);  // rank 0's word counts, so that all ranks report the same
+      current_.reason = own;
+    } else {
+      if (!own.empty()) fail(ErrorKind::checkpoint, own);
       const CommitResult result = commit_attempt(job);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;
-    } else {
-      await_commit(job);
     }
     current_.ok = true;
   } catch (const std::exception& e) {
-    current_.reason = e.what();
-    if (job.rank == 0) abandon_attempt(job, current_.reason);
-    // A file that vanished under a writer is a consequence; the cause is what rank 0 said.
-    if (job.rank != 0)
-      if (const std::string why = abandoned_reason(job); !why.empty()) current_.reason = why;
+    std::string& reason = current_.reason = e.what();
+    if (!reason.starts_with("rank ")) reason = fmt::format("rank {}: {}", job.rank, reason);
+    if (reason.find(own) == std::string::npos) reason += "; " + own;
+    if (job.rank == 0) abandon_attempt(job, reason);
   }
   current_.total_s = seconds_since(start);
   done_ = true;
