@@ -126,6 +126,7 @@ std::optional<fs::path> clear_final_name(const SaveJob& job) {
   }
   const fs::path aside = job.root / fmt::format("{}{}-{}", kSupersededPrefix, name, job.attempt.substr(0, 8));
   rename_to_new_name(final_folder, aside);
+  sync_directory(job.root);  // before the new one takes the name: no power cut may keep that and lose this
   return aside;
 }
 

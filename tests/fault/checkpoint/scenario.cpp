@@ -77,7 +77,6 @@ const Scenario& scenario_named(const std::string& name) {
 }
 
 void prepare(const Scenario& scenario, const fs::path& folder) {
-  fs::create_directories(folder);
   for (const KnownState& state : scenario.before) save_once(folder, scenario.world, state.step, state.salt);
   if (!scenario.debris) return;
   const fs::path good = folder / folder_name_of(1);
@@ -100,7 +99,7 @@ Judgement judge(const Scenario& scenario, const fs::path& folder, bool with_next
       if (info.state != CheckpointState::usable) continue;
       for (const std::string& fault : verify_checkpoint(info.folder, true).faults)
         verdict.fault += fmt::format("{} is usable, but {}\n", info.folder.filename().string(), fault);
-      identify(scenario, info, verdict.fault);
+      verdict.usable.push_back(identify(scenario, info, verdict.fault));
     }
     RankState rank(small_model(), 0, 1);
     Checkpointer c = build_checkpointer({}, options_for(folder), rank.arena(), rank.catalog);

@@ -44,6 +44,7 @@ void prepare(const Scenario& scenario, const std::filesystem::path& folder);
 struct Judgement {
   std::string fault;
   KnownState found{-1, 0};
+  std::vector<KnownState> usable{};  // in the folder
 };
 Judgement judge(const Scenario& scenario, const std::filesystem::path& folder, bool with_next_save = true);
 

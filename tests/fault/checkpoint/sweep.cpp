@@ -101,7 +101,8 @@ SaveRun Sweep::run(int64_t victim, const std::string& call, const std::vector<st
   fs::remove_all(folder());
   fs::remove_all(folder().string() + kAfterFirstSave);
   fs::remove(scratch_.path() / "meeting");
-  fs::copy(scratch_.path() / "prepared", folder(), fs::copy_options::recursive);
+  if (fs::exists(scratch_.path() / "prepared"))
+    fs::copy(scratch_.path() / "prepared", folder(), fs::copy_options::recursive);
   SaveRun result;
   result.folder = folder();
   result.ranks.resize(static_cast<size_t>(scenario_.world));
@@ -122,7 +123,8 @@ Judgement Sweep::judge(const fs::path& folder) const {
   Judgement verdict;
   unsigned salt = 0;
   long long step = 0;
-  if (std::sscanf(r.out.c_str(), "found %lld %u", &step, &salt) != 2) return {"the judge died: " + r.out + r.err, {}};
+  if (std::sscanf(r.out.c_str(), "found %lld %u", &step, &salt) != 2)
+    return {.fault = "the judge died: " + r.out + r.err};
   verdict.found = {step, salt};
   verdict.fault = r.out.substr(std::min(r.out.find('\n') + 1, r.out.size()));
   if (r.exit_code != 0 && verdict.fault.empty()) verdict.fault = r.err;
