@@ -72,19 +72,42 @@ std::string read_file(const std::filesystem::path& path) {
   return content;
 }
 
+namespace {
+
+// 0, or the errno of the failed sync.
+int try_sync_directory(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  return code == EINVAL ? 0 : code;  // some network file systems cannot sync a folder: their renames are synchronous
+}
+
+}  // namespace
+
 void make_directories(const std::filesystem::path& path) {
-  std::error_code code;
-  std::filesystem::create_directories(path, code);
-  if (code) fail_on(ErrorKind::environment, "create the folder", path, code.value());
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    int code = errno;
+    const std::filesystem::path parent = path.parent_path();
+    if (code == ENOENT && !parent.empty() && parent != path) {
+      make_directories(parent);
+      if (path.has_filename()) make_directories(path);  // "a/" has none: its parent "a" was all of it
+      return;
+    }
+    std::error_code unknown;
+    if (code == EEXIST && std::filesystem::is_directory(path, unknown)) return;
+    if (unknown) code = unknown.value();
+    fail_on(ErrorKind::environment, "create the folder", path, code);
+  }
+  const std::filesystem::path parent = (path.has_filename() ? path : path.parent_path()).parent_path();
+  const int code = try_sync_directory(parent.empty() ? "." : parent);
+  // A folder that may be written and not read cannot be synced.
+  if (code != 0 && code != EACCES) fail_on(ErrorKind::environment, "sync the folder", parent, code);
 }
 
 void sync_directory(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_on(ErrorKind::environment, "open the folder", path, errno);
-  const int code = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
-  // Some network file systems cannot sync a folder and say EINVAL: their renames are synchronous.
-  if (code != 0 && code != EINVAL) fail_on(ErrorKind::environment, "sync the folder", path, code);
+  if (const int code = try_sync_directory(path); code != 0)
+    fail_on(ErrorKind::environment, "sync the folder", path, code);
 }
 
 LineWriter::LineWriter(const std::filesystem::path& path, bool truncate) : path_(path) {

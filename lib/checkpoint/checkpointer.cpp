@@ -197,6 +197,7 @@ void Checkpointer::State::wait_copied() {
 
 void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Clock::time_point start) {
   current_manifest_.clear();
+  std::string own;  // why this rank's part could not be written
   try {
     try {
       if (job.rank == 0) open_attempt(job);
@@ -204,24 +205,25 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
       current_.io_path = write_shards(job, *staging_, fault);
       current_.write_s = seconds_since(write_start);
     } catch (const std::exception& e) {
-      fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", job.rank, e.what()));
+      own = fmt::format("rank {}: {}", job.rank, e.what());
     }
-    if (job.rank == 0) {
+    if (job.rank != 0) {
+      await_commit(job);  // rank 0's word counts, so that all ranks report the same
+      current_.reason = own;
+      if (job.readback && own.empty()) read_back_own(job);
+    } else {
+      if (!own.empty()) fail(ErrorKind::checkpoint, own);
       const CommitResult result = commit_attempt(job);
       if (!result.damage.empty()) fail(ErrorKind::checkpoint, "committed, but damaged on the disk: " + result.damage);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;
-    } else {
-      await_commit(job);
-      if (job.readback) read_back_own(job);
     }
     current_.ok = true;
   } catch (const std::exception& e) {
-    current_.reason = e.what();
-    if (job.rank == 0) abandon_attempt(job, current_.reason);
-    // A file that vanished under a writer is a consequence; the cause is what rank 0 said.
-    if (job.rank != 0)
-      if (const std::string why = abandoned_reason(job); !why.empty()) current_.reason = why;
+    std::string& reason = current_.reason = e.what();
+    if (!reason.starts_with("rank ")) reason = fmt::format("rank {}: {}", job.rank, reason);
+    if (reason.find(own) == std::string::npos) reason += "; " + own;
+    if (job.rank == 0) abandon_attempt(job, reason);
   }
   current_.total_s = seconds_since(start);
   done_ = true;
