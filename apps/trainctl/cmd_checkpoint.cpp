@@ -1,5 +1,5 @@
-// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`; export has
-// its own file.
+// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | verify | diff | mark | prune`; export and
+// import have their own files.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -249,9 +249,8 @@ CLI::App* add(CLI::App& parent, const std::shared_ptr<CheckpointOptions>& option
 void add_checkpoint_command(CLI::App& app) {
   CLI::App* group =
       app.add_subcommand("checkpoint",
-                         "Look into, prove, compare, mark, remove and export checkpoints.\n"
-                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).\n"
-                         "import is not in this version.");
+                         "Look into, prove, compare, mark, remove, export and import checkpoints.\n"
+                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).");
   group->require_subcommand(1);
   add_examples(*group, {"trainctl checkpoint list runs/llama_tiny_text/1",
                         "trainctl checkpoint verify --full runs/llama_tiny_text/1 --step 200"});
@@ -300,6 +299,7 @@ void add_checkpoint_command(CLI::App& app) {
   one->add_flag("--dry-run", options->dry_run, "Only say what would go");
 
   add_checkpoint_export_command(*group);
+  add_checkpoint_import_command(*group);
 }
 
 }  // namespace trainctl

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/meta_files.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/safetensors.h"
 
@@ -73,10 +74,30 @@ void check_blocks(const fs::path& folder, const FileRecord& record, int64_t befo
   }
 }
 
-void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
+// The small files of meta/, whole or not; returns their paths.
+std::vector<std::string> check_meta_files(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
+  std::vector<std::string> paths;
+  try {
+    for (const MetaFile& file : meta_files(manifest)) {
+      paths.push_back(file.path);
+      try {
+        read_meta_file(folder, file);
+      } catch (const Error& e) {
+        report.faults.emplace_back(e.what());
+      }
+    }
+  } catch (const Error& e) {
+    report.faults.emplace_back(e.what());
+  }
+  return paths;
+}
+
+void note_strangers(const fs::path& folder, const Manifest& manifest, const std::vector<std::string>& meta,
+                    VerifyReport& report) {
   std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName)};
   for (const FileRecord& f : manifest.files) known.insert(f.path);
   for (const ReceiptRecord& r : manifest.receipts) known.insert(r.path);
+  known.insert(meta.begin(), meta.end());
   std::error_code code;
   for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
     const std::string relative = it->path().lexically_relative(folder).string();
@@ -112,7 +133,7 @@ VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress
     }
     before += f.bytes;
   }
-  note_strangers(folder, *manifest, report);
+  note_strangers(folder, *manifest, check_meta_files(folder, *manifest, report), report);
   return report;
 }
 
