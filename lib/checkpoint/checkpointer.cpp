@@ -69,7 +69,6 @@ void Checkpointer::State::finish() {
   writer_.join();
   if (current_.ok) {
     saved_step_ = current_.step;
-    rolled_back_to_ = -1;
     if (!current_manifest_.empty()) parent_ = current_manifest_;
   }
   report(std::exchange(current_, {}));
@@ -138,7 +137,6 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.scalars = scalars;
   job.deadline_s = config_.deadline_s;
   job.keep = config_.keep;
-  job.rolled_back_to = rolled_back_to_;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
   const Clock::time_point copy_start = Clock::now();
@@ -191,6 +189,7 @@ std::vector<SaveOutcome> Checkpointer::wait() { return state_->wait(); }
 RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from) {
   return state_->restore(catalog, from);
 }
+std::vector<std::filesystem::path> Checkpointer::leave_later_steps() { return state_->leave_later_steps(); }
 
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog) {

@@ -78,12 +78,16 @@ class Checkpointer {
 
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
-  // checkpoints or a run directory) takes that one, or the newest usable one in it. When that is an older one of the
-  // run's own folder, the run has been rolled back: its next commit marks the steps after it as unusable (superseded),
-  // so that "auto" never goes back to them; nothing is deleted.
+  // checkpoints or a run directory) takes that one, or the newest usable one in it.
   // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
   // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
   RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+
+  // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
+  // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that
+  // "auto" never goes back to them; nothing is deleted. Returns their folders; nothing to do elsewhere. Not collective.
+  // Throws Error{environment}: a mark could not be written.
+  std::vector<std::filesystem::path> leave_later_steps();
 
  private:
   friend Checkpointer build_checkpointer(const CheckpointConfig&, CheckpointerOptions, Arena&, const StateCatalog&);

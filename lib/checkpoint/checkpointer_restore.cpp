@@ -1,5 +1,8 @@
 // lib/checkpoint/checkpointer_restore.cpp -- choosing a checkpoint together, and falling back together.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/checkpointer_state.h"
@@ -135,6 +138,18 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
          fmt::format("there are checkpoints in {}, and none can be used (--resume never starts afresh):{}",
                      options_.folder.string(), joined(result.rejected)));
   return result;
+}
+
+std::vector<fs::path> Checkpointer::State::leave_later_steps() {
+  std::vector<fs::path> left;
+  const int64_t from = std::exchange(rolled_back_to_, -1);
+  if (from < 0 || options_.agreement.rank != 0) return left;
+  for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
+    if (info.state != CheckpointState::usable || info.step <= from) continue;
+    mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from), "resume", "");
+    left.push_back(info.folder);
+  }
+  return left;
 }
 
 }  // namespace trainctl

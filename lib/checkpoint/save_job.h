@@ -38,7 +38,6 @@ struct SaveJob {
   ScalarState scalars;
   double deadline_s = 600;
   int64_t keep = 3;
-  int64_t rolled_back_to = -1;                   // the run was told to go on from this older step; -1: no
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
   const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
 
