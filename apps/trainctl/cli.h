@@ -22,6 +22,7 @@ struct ExitWith {
 void add_check_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
 void add_checkpoint_export_command(CLI::App& group);  // below `checkpoint`
+void add_checkpoint_import_command(CLI::App& group);
 void add_completion_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_launch_command(CLI::App& app);

@@ -46,7 +46,7 @@ struct SaveJob {
   ScalarState scalars;
   double deadline_s = 600;
   int64_t keep = 3, keep_every_steps = 0;
-  bool readback = false;                         // read the files back after the commit (readback.h)
+  bool readback = false;  // read the files back after the commit (readback.h)
   IoOptions io;
   int64_t write_limit_bytes_per_s = 0;           // of this rank; 0: none
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
