@@ -123,21 +123,21 @@ void inspect(const CheckpointOptions& o) {
   }
   print_out(fmt::format("{}\n  step {}, kind {}, {}{}\n", folder.string(), m.step, m.kind, name(info.state),
                         info.reason.empty() ? "" : ": " + info.reason));
-  print_out(fmt::format("  saved {} ({}) by run {}, {} ranks, {} in {} files\n", date_of(m.created_ns), m.reason,
-                        m.run_id, m.world, human_bytes(info.bytes), m.files.size()));
-  print_out(fmt::format("  loss {:.6g}, gradient norm {:.6g}, {} samples and {} tokens consumed\n", m.scalars.last_loss,
-                        m.scalars.last_grad_norm, m.scalars.consumed_samples, m.scalars.consumed_tokens));
+  print_out(fmt::format("  saved {} ({}) by run {}, {}, {} in {}\n", date_of(m.created_ns), m.reason, m.run_id,
+                        counted(m.world, "rank"), human_bytes(info.bytes), counted(std::ssize(m.files), "file")));
+  print_out(fmt::format("  loss {:.6g}, gradient norm {:.6g}, {} and {} consumed\n", m.scalars.last_loss,
+                        m.scalars.last_grad_norm, counted(m.scalars.consumed_samples, "sample"),
+                        counted(m.scalars.consumed_tokens, "token")));
   print_out("  topology " + m.topology + "\n\nstate classes\n");
   for (const StateClass& c : m.completeness) print_out(fmt::format("  {:<22} {:<8} {}\n", c.name, c.state, c.where));
-  print_out(fmt::format("\n{} tensors\n  {:<48} {:<11} {:<5} {:<16} {}\n", m.tensors.size(), "name", "role", "dtype",
-                        "shape", "stored"));
+  print_out(fmt::format("\n{}\n  {:<48} {:<11} {:<5} {:<16} {}\n", counted(std::ssize(m.tensors), "tensor"), "name",
+                        "role", "dtype", "shape", "stored"));
   const size_t shown = o.all_tensors ? m.tensors.size() : std::min<size_t>(m.tensors.size(), 24);
   for (size_t i = 0; i < shown; ++i) {
     const TensorRecord& t = m.tensors[i];
-    const std::string stored = !t.alias_of.empty() ? "as " + t.alias_of
-                               : !t.derived_from_role.empty()
-                                   ? "cast of " + t.derived_from_role
-                                   : fmt::format("{} part{}", t.chunks.size(), t.chunks.size() == 1 ? "" : "s");
+    const std::string stored = !t.alias_of.empty()            ? "as " + t.alias_of
+                               : !t.derived_from_role.empty() ? "cast of " + t.derived_from_role
+                                                              : counted(std::ssize(t.chunks), "part");
     print_out(
         fmt::format("  {:<48} {:<11} {:<5} {:<16} {}\n", t.name, t.role, name(t.dtype), shape_text(t.shape), stored));
   }
@@ -159,14 +159,14 @@ void verify(const CheckpointOptions& o) {
     for (const std::string& fault : report.faults) print_out("fault: " + fault + "\n");
     for (const std::string& note : report.notes) print_out("note: " + note + "\n");
     if (report.whole())
-      print_out(o.full ? fmt::format("{}: whole ({} blocks, {} compared with their digests)\n", folder.string(),
-                                     report.blocks, human_bytes(report.bytes))
+      print_out(o.full ? fmt::format("{}: whole ({}, {} compared with their digests)\n", folder.string(),
+                                     counted(report.blocks, "block"), human_bytes(report.bytes))
                        : fmt::format("{}: markers, manifest, sizes and headers agree (--full compares every byte)\n",
                                      folder.string()));
   }
   if (!report.whole())
-    fail(ErrorKind::checkpoint, fmt::format("{} is not whole: {} fault{}", folder.string(), report.faults.size(),
-                                            report.faults.size() == 1 ? "" : "s"));
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} is not whole: {}", folder.string(), counted(std::ssize(report.faults), "fault")));
 }
 
 void diff(const CheckpointOptions& o) {
@@ -190,9 +190,10 @@ void diff(const CheckpointOptions& o) {
   for (const std::string& scalar : d.scalars) print_out(scalar + "\n");
   for (const TensorDifference& t : d.tensors)
     print_out(fmt::format("{} ({}): {}{}{}\n", t.name, t.role, t.what,
-                          t.elements > 0 ? fmt::format(" in {} elements", t.elements) : std::string(),
+                          t.elements > 0 ? " in " + counted(t.elements, "element") : std::string(),
                           t.max_abs ? fmt::format(", by at most {:.6g}", *t.max_abs) : std::string()));
-  print_out(fmt::format("{} tensors compared, {} differ{}\n", d.compared, d.tensors.size(),
+  print_out(fmt::format("{} compared, {}{}\n", counted(d.compared, "tensor"),
+                        counted(std::ssize(d.tensors), "differs", "differ"),
                         d.same() ? "; the checkpoints hold the same state" : ""));
 }
 
@@ -260,7 +261,7 @@ void add_checkpoint_command(CLI::App& app) {
     cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
     if (with_step)
       cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-          ->check(CLI::NonNegativeNumber);
+          ->check(whole_number(0));
   };
 
   path_option(add(*group, options, "list", "Steps, kinds, sizes, and which can be used or why not", list,
@@ -296,7 +297,7 @@ void add_checkpoint_command(CLI::App& app) {
   one = add(*group, options, "prune", "Remove all but the newest usable checkpoints, and older broken ones", prune,
             {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
   path_option(one, false);
-  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(CLI::PositiveNumber);
+  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(whole_number(1));
   one->add_flag("--dry-run", options->dry_run, "Only say what would go");
 
   add_checkpoint_export_command(*group);

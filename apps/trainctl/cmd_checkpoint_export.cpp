@@ -72,12 +72,12 @@ void add_checkpoint_export_command(CLI::App& group) {
   cmd->add_option("--to", options->to, "Format: hf")->required()->check(CLI::IsMember({"hf"}));
   cmd->add_option("--output", options->output, "Folder to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even")
       ->check(CLI::IsMember({"f32", "bf16"}));
   cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
                   "Tensor bytes per file; more become several files with an index. Default 5 GB")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
   cmd->callback([options] { run_export(*options); });
   add_examples(*cmd,

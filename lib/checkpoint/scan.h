@@ -37,6 +37,12 @@ CheckpointInfo inspect_folder(const std::filesystem::path& folder, Manifest* man
 // newest step first. An empty list when there is no such folder.
 std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root);
 
+// For messages: "steps 30 (usable), 20 (damaged)", in the order given; "none at all".
+std::string steps_text(const std::vector<CheckpointInfo>& checkpoints);
+// For messages about a folder that was named and is not there: what the folder it would be in has, and how to name the
+// newest usable one.
+std::string what_is_there_instead(const std::filesystem::path& missing);
+
 // A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of
 // checkpoints it stands for. Throws Error{checkpoint} when it is none of these.
 std::filesystem::path checkpoint_root_of(const std::filesystem::path& path);
