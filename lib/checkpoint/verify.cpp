@@ -123,8 +123,9 @@ Manifest read_manifest(const fs::path& folder) {
 
 fs::path choose_checkpoint(const fs::path& path, std::optional<int64_t> step) {
   std::error_code code;
-  const bool named_by_step = step_of_folder(path.filename().string()).has_value();
-  if (named_by_step && !fs::is_directory(path, code))
+  const std::string last = path.filename().string();
+  const bool named_by_step = step_of_folder(last).has_value();
+  if (last.starts_with("step") && !fs::is_directory(path, code))
     fail(ErrorKind::checkpoint,
          fmt::format("there is no checkpoint at {}; {}", path.string(), what_is_there_instead(path)));
   if (is_checkpoint_folder(path) || named_by_step) {
