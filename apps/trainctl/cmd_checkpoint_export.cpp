@@ -42,8 +42,9 @@ void run_export(const ExportOptions& o) {
                        {"bytes", r.bytes},
                        {"files", r.files},
                        {"notes", r.notes}});
-  print_out(fmt::format("{}: {} model of step {}, {} tensors, {} in {}, {} files\n", r.output.string(), r.family,
-                        r.step, r.tensors, human_bytes(r.bytes), o.dtype, r.files.size()));
+  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}\n", r.output.string(), r.family, r.step,
+                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype,
+                        counted(std::ssize(r.files), "file")));
   for (const std::string& note : r.notes) print_out("note: " + note + "\n");
 }
 
@@ -59,12 +60,12 @@ void add_checkpoint_export_command(CLI::App& group) {
   cmd->add_option("--to", options->to, "Format: hf")->required()->check(CLI::IsMember({"hf"}));
   cmd->add_option("--output,--out", options->output, "Folder to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even")
       ->check(CLI::IsMember({"f32", "bf16"}));
   cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
                   "Tensor bytes per file; more become several files with an index. Default 5 GB")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
   cmd->callback([options] { run_export(*options); });
   add_examples(*cmd,

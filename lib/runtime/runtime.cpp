@@ -16,6 +16,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The sign of a NaN means nothing, and "-nan" is no word.
+std::string shown(double x) { return std::isnan(x) ? std::string("NaN") : fmt::format("{:.6g}", x); }
+
 BatchShape batch_shape(const ShardedModel& model, const RuntimeInputs& in) {
   ProcessGroup& data = model.world->group(Axis::data);
   return {.micro_batches = in.config.micro_batches.value(),
@@ -163,16 +166,18 @@ class TrainingRuntime final : public Runtime {
   [[noreturn]] void refuse_non_finite(const StepReport& report) {
     const Finding f = find_non_finite(model_, executor_, forward_program_, batches_,
                                       static_cast<int>(shape_.micro_batches), options_);
-    const std::string message = fmt::format(
-        "step {}: the loss is {} and the gradient norm {}; first non-finite: {} on rank {}. The weights of step {} are "
-        "untouched: resume from the last checkpoint with a lower optimizer.lr, or look at samples {} to {}",
-        report.step, report.loss, report.grad_norm, f.text, f.rank, report.step - 1,
-        (report.step - 1) * shape_.global_batch(), report.step * shape_.global_batch() - 1);
+    const int64_t last = report.step * shape_.global_batch();
+    const std::string what = fmt::format(
+        "the loss is {}, the gradient norm {}, the samples {} to {}; the weights of "
+        "step {} are untouched",
+        shown(report.loss), shown(report.grad_norm), last - shape_.global_batch(), last - 1, report.step - 1);
     if (f.rank == model_.world->rank())
-      throw Error(ErrorKind::numeric, message)
+      throw Error(ErrorKind::numeric, "here are the first values that are not finite; " + what)
           .at_rank(f.rank)
-          .at("step " + std::to_string(report.step) + ", " + f.text);
-    throw Error(ErrorKind::rank_failed, message).at_rank(f.rank);
+          .at(f.text);
+    throw Error(ErrorKind::rank_failed,
+                fmt::format("rank {} found values that are not finite in {}; {}", f.rank, f.text, what))
+        .at_rank(f.rank);
   }
 
   ShardedModel& model_;
