@@ -79,23 +79,23 @@ std::string date_of(int64_t ns) {
 Progress progress_bar(std::string_view what) {
   if (!::isatty(STDERR_FILENO)) return {};
   using Clock = std::chrono::steady_clock;
-  return [what = std::string(what), shown = std::make_shared<int>(-1), start = Clock::now()](int64_t done,
-                                                                                             int64_t total) {
-    const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
-    const int percent = static_cast<int>(100 * part);
-    if (percent == *shown) return;
-    *shown = percent;
-    if (done >= total) {
-      std::fputs("\r\033[K", stderr);
-    } else {
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      const auto rate = static_cast<int64_t>(static_cast<double>(done) / std::max(seconds, 1e-3));
-      const std::string bar(static_cast<size_t>(30 * part), '#');
-      std::fprintf(stderr, "\r%s [%-30s] %3d %%  %s of %s  %s/s\033[K", what.c_str(), bar.c_str(), percent,
-                   human_bytes(done).c_str(), human_bytes(total).c_str(), human_bytes(rate).c_str());
-    }
-    std::fflush(stderr);
-  };
+  return
+      [what = std::string(what), shown = std::make_shared<int>(-1), start = Clock::now()](int64_t done, int64_t total) {
+        const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
+        const int percent = static_cast<int>(100 * part);
+        if (percent == *shown) return;
+        *shown = percent;
+        if (done >= total) {
+          std::fputs("\r\033[K", stderr);
+        } else {
+          const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+          const auto rate = static_cast<int64_t>(static_cast<double>(done) / std::max(seconds, 1e-3));
+          const std::string bar(static_cast<size_t>(30 * part), '#');
+          std::fprintf(stderr, "\r%s [%-30s] %3d %%  %s of %s  %s/s\033[K", what.c_str(), bar.c_str(), percent,
+                       human_bytes(done).c_str(), human_bytes(total).c_str(), human_bytes(rate).c_str());
+        }
+        std::fflush(stderr);
+      };
 }
 
 CLI::App* add_checkpoint_subcommand(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options,

@@ -38,6 +38,7 @@ void check(const CheckOptions& options) {
   const int64_t ranks = options.ranks.value_or(smallest_world(loaded.recipe));
   const ResolveResult resolved = resolve(loaded, ranks);
   refuse_faults(loaded.source.source, resolved.faults);
+  if (!options.json) print_warnings(resolved.warnings);
   if (options.provenance && !options.json) {
     for (const KeyOrigin& key : key_origins(loaded, resolved.recipe))
       print_out(fmt::format("{} = {}  ({})\n", key.path, key.value, key.origin));
@@ -49,6 +50,7 @@ void check(const CheckOptions& options) {
       for (const KeyOrigin& key : key_origins(loaded, resolved.recipe)) origins[key.path] = key.origin;
     print_json({{"ok", true},
                 {"faults", nlohmann::ordered_json::array()},
+                {"warnings", resolved.warnings},
                 {"ranks", ranks},
                 {"overrides", loaded.overrides},
                 {"resolved", write_config(resolved.recipe)},

@@ -1,5 +1,5 @@
-// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | diff`: what only looks. What leaves a mark, and
-// export, have their own files.
+// apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | diff`: what only looks. What leaves a mark,
+// and export, have their own files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,8 +42,12 @@ void list(const CheckpointOptions& o) {
   if (all.empty() && attempts.empty()) return print_out(fmt::format("no checkpoints in {}\n", root.string()));
   std::vector<Row> rows;
   for (const CheckpointInfo& info : all) {
-    Row row{info.step, info.kind.empty() ? "-" : info.kind, info.bytes > 0 ? human_bytes(info.bytes) : "-",
-            std::string(name(info.state)), marks_of(info), info.reason};
+    Row row{info.step,
+            info.kind.empty() ? "-" : info.kind,
+            info.bytes > 0 ? human_bytes(info.bytes) : "-",
+            std::string(name(info.state)),
+            marks_of(info),
+            info.reason};
     if (adoptable(info)) row.text += "; every rank's part is there: trainctl checkpoint adopt " + info.folder.string();
     if (info.pinned && !info.pin_reason.empty())
       row.text += (row.text.empty() ? "pinned: " : "; pinned: ") + info.pin_reason;
@@ -108,10 +112,8 @@ ordered_json to_json(const Manifest& m) {
     ordered_json& one = value["tensors"].emplace_back(to_json(t));
     one["boxes"] = ordered_json::array();
     for (const ChunkRecord& c : t.chunks)
-      one["boxes"].push_back({{"offset", to_json(c.box.offset)},
-                              {"extent", to_json(c.box.extent)},
-                              {"file", c.file},
-                              {"key", c.key}});
+      one["boxes"].push_back(
+          {{"offset", to_json(c.box.offset)}, {"extent", to_json(c.box.extent)}, {"file", c.file}, {"key", c.key}});
   }
   value["files"] = ordered_json::array();
   for (const FileRecord& f : m.files)
@@ -132,8 +134,8 @@ std::string plain(const std::string& object) {
   std::string text;
   const ordered_json value = ordered_json::parse(object);
   for (const auto& [key, item] : value.items())
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key,
-                        item.is_string() ? item.get<std::string>() : item.dump());
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", key, item.is_string() ? item.get<std::string>() : item.dump());
   return text;
 }
 
@@ -161,16 +163,17 @@ void inspect(const CheckpointOptions& o) {
   print_out(fmt::format("{}\n  step {}, kind {}, {}{}\n", folder.string(), m.step, m.kind, name(info.state),
                         marks.empty() ? "" : ", " + marks));
   print_out(wrapped(info.reason, 2));
-  if (info.verified) print_out(wrapped(fmt::format("verified {}: {}", date_of(info.verified_ns), info.verified_how), 2));
+  if (info.verified)
+    print_out(wrapped(fmt::format("verified {}: {}", date_of(info.verified_ns), info.verified_how), 2));
   if (info.pinned) print_out(wrapped("pinned: " + info.pin_reason, 2));
   for (const std::string& note : info.notes) print_out(wrapped("note: " + note, 2));
   print_out(wrapped(fmt::format("saved {} ({}) by run {}, {} ranks, {} in {} files", date_of(m.created_ns), m.reason,
                                 m.run_id, m.world, human_bytes(info.bytes), m.files.size()),
                     2));
-  print_out(wrapped(fmt::format("loss {:.6g}, gradient norm {:.6g}, {} samples and {} tokens consumed",
-                                m.scalars.last_loss, m.scalars.last_grad_norm, m.scalars.consumed_samples,
-                                m.scalars.consumed_tokens),
-                    2));
+  print_out(
+      wrapped(fmt::format("loss {:.6g}, gradient norm {:.6g}, {} samples and {} tokens consumed", m.scalars.last_loss,
+                          m.scalars.last_grad_norm, m.scalars.consumed_samples, m.scalars.consumed_tokens),
+              2));
   if (!m.parent.empty()) print_out(fmt::format("  continues {}\n", m.parent));
   print_out(wrapped(plain(m.topology), 2) + "\nstate classes\n");
   print_classes(m.completeness, 2);

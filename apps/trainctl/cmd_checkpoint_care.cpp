@@ -138,7 +138,8 @@ fs::path choose_attempt(const fs::path& path, bool run_is_over) {
     if (info.state == CheckpointState::incomplete && adoption_fault(info.folder, run_is_over).empty())
       choices.emplace_back(info.step, info.folder);
   if (choices.empty())
-    fail(ErrorKind::checkpoint, fmt::format("{} has no interrupted save that can be adopted{}", root.string(), refused));
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} has no interrupted save that can be adopted{}", root.string(), refused));
   return std::max_element(choices.begin(), choices.end())->second;
 }
 

@@ -59,6 +59,14 @@ Checkpointer::State::~State() {
   if (writer_.joinable()) writer_.join();
 }
 
+IoOptions Checkpointer::State::io_options() const {
+  IoOptions io;
+  io.use_uring = config_.io == "auto";
+  io.use_direct = config_.io != "buffered";
+  io.wrap = options_.wrap_io;
+  return io;
+}
+
 bool Checkpointer::State::in_flight() {
   if (!writer_.joinable()) return false;
   if (!done_) return true;
@@ -71,7 +79,6 @@ void Checkpointer::State::finish() {
   writer_.join();
   if (current_.ok) {
     saved_step_ = current_.step;
-    rolled_back_to_ = -1;
     if (!current_manifest_.empty()) parent_ = current_manifest_;
   }
   report(std::exchange(current_, {}));
@@ -110,8 +117,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
     report(std::move(outcome));
   };
   if (reason != SaveReason::interval) finish();
-  if (!ranks.all_agree(!in_flight()))
-    return end_here(false, true, "the previous save is still being written (on this or another rank)");
+  outcome.busy = !ranks.all_agree(!in_flight());
+  if (outcome.busy) return end_here(false, true, "the previous save is still being written (on this or another rank)");
   if (catalog_fingerprint(catalog) != staging_->fingerprint()) {
     staging_.reset();  // before the new one: both would not fit
     staging_ = std::make_unique<StagingArea>(arena_, catalog, ranks.rank);
@@ -144,7 +151,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.keep = config_.keep;
   job.keep_every_steps = config_.keep_every_steps;
   job.readback = config_.verify_after_save == "readback";
-  job.rolled_back_to = rolled_back_to_;
+  job.io = io_options();
+  job.write_limit_bytes_per_s = config_.write_limit_bytes_per_s;
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
   const Clock::time_point copy_start = Clock::now();
@@ -161,7 +169,9 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
   try {
     try {
       if (job.rank == 0) open_attempt(job);
-      write_shards(job, *staging_, fault);
+      const Clock::time_point write_start = Clock::now();
+      current_.io_path = write_shards(job, *staging_, fault);
+      current_.write_s = seconds_since(write_start);
     } catch (const std::exception& e) {
       fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", job.rank, e.what()));
     }
@@ -200,6 +210,7 @@ std::vector<SaveOutcome> Checkpointer::wait() { return state_->wait(); }
 RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from) {
   return state_->restore(catalog, from);
 }
+std::vector<std::filesystem::path> Checkpointer::leave_later_steps() { return state_->leave_later_steps(); }
 
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog) {

@@ -38,6 +38,8 @@ struct CheckpointerOptions {
   int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
   std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
+  // May put something between this module and the kernel's reads and writes of data files; see IoOptions::wrap.
+  std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io{};
 };
 
 enum class SaveReason : uint8_t { interval, signal, final, emergency };
@@ -47,11 +49,14 @@ std::string_view name(SaveReason reason);
 struct SaveOutcome {
   bool ok = false;
   bool skipped = false;  // nothing was attempted: a save was still in flight, no space, already there
+  bool busy = false;     // of the skipped: a save was still in flight; no failure of anything
   int64_t step = 0;
   std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
   std::filesystem::path folder;
   int64_t bytes = 0;                  // of this rank's files
   double staging_s = 0, total_s = 0;  // the stall of the training thread; from the call to the commit
+  double write_s = 0;                 // of this rank's files, flushed (S3 to S6)
+  std::string io_path;                // how they were written: "io_uring, direct", and why not so
 };
 
 struct RestoreResult {
@@ -61,6 +66,9 @@ struct RestoreResult {
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first
+  int64_t bytes_read = 0;             // by this rank from data files: whole blocks, each of them once
+  int64_t bytes_needed = 0;           // of them by this rank's boxes
+  std::string io_path;                // how they were read, as in SaveOutcome
 };
 
 class Checkpointer {
@@ -82,12 +90,16 @@ class Checkpointer {
 
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
-  // checkpoints or a run directory) takes that one, or the newest usable one in it. When that is an older one of the
-  // run's own folder, the run has been rolled back: its next commit marks the steps after it as unusable (superseded),
-  // so that "auto" never goes back to them; nothing is deleted.
+  // checkpoints or a run directory) takes that one, or the newest usable one in it.
   // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
   // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
   RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+
+  // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
+  // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that
+  // "auto" never goes back to them; nothing is deleted. Returns their folders; nothing to do elsewhere. Not collective.
+  // Throws Error{environment}: a mark could not be written.
+  std::vector<std::filesystem::path> leave_later_steps();
 
  private:
   friend Checkpointer build_checkpointer(const CheckpointConfig&, CheckpointerOptions, Arena&, const StateCatalog&);

@@ -21,10 +21,12 @@ class Checkpointer::State {
   std::vector<SaveOutcome> poll();
   std::vector<SaveOutcome> wait();
   RestoreResult restore(const StateCatalog& catalog, const std::string& from);
+  std::vector<std::filesystem::path> leave_later_steps();
   bool due(int64_t step) const { return config_.every_steps > 0 && step > 0 && step % config_.every_steps == 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  IoOptions io_options() const;
   bool in_flight();  // joins a writer that is done
   void finish();     // blocks until none is in flight
   void report(SaveOutcome outcome) { outcomes_.push_back(std::move(outcome)); }
@@ -37,7 +39,7 @@ class Checkpointer::State {
   std::unique_ptr<StagingArea> staging_;
   std::string parent_;           // manifest digest this run continues from
   int64_t saved_step_ = -1;      // the newest state of this run that is known to be on disk
-  int64_t rolled_back_to_ = -1;  // by restore(path); until the next commit
+  int64_t rolled_back_to_ = -1;  // by restore(path), until leave_later_steps()
 
   std::thread writer_;
   std::atomic<bool> done_ = false, cancelled_ = false;

@@ -121,17 +121,6 @@ std::optional<fs::path> clear_final_name(const SaveJob& job) {
   return aside;
 }
 
-// After a rollback the steps beyond it belong to a history that the run has left.
-void supersede_later_steps(const SaveJob& job) {
-  if (job.rolled_back_to < 0) return;
-  for (const CheckpointInfo& info : scan_checkpoints(job.root))
-    if (info.state == CheckpointState::usable && info.step > job.rolled_back_to && info.attempt != job.attempt)
-      mark_unusable(info.folder,
-                    fmt::format("superseded: the run went on from step {} and has saved step {} since",
-                                job.rolled_back_to, job.step),
-                    "save", "");
-}
-
 void take_back(const SaveJob& job, const std::optional<fs::path>& aside) {
   if (fs::exists(job.final_folder())) rename_to_new_name(job.final_folder(), job.staging_folder());
   if (aside) rename_to_new_name(*aside, job.final_folder());
@@ -202,7 +191,6 @@ CommitResult commit_attempt(const SaveJob& job) {
     if (job.readback) proof = read_back(job, digest);
     if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
     if (aside && !is_pinned(*aside)) move_to_trash(*aside);
-    supersede_later_steps(job);
     if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
     apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);

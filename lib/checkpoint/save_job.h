@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/format.h"
+#include "checkpoint/io_queue.h"
 
 namespace trainctl {
 
@@ -45,8 +46,9 @@ struct SaveJob {
   ScalarState scalars;
   double deadline_s = 600;
   int64_t keep = 3, keep_every_steps = 0;
-  bool readback = false;                         // read the files back after the commit (readback.h)
-  int64_t rolled_back_to = -1;                   // the run was told to go on from this older step; -1: no
+  bool readback = false;  // read the files back after the commit (readback.h)
+  IoOptions io;
+  int64_t write_limit_bytes_per_s = 0;           // of this rank; 0: none
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
   const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
 
@@ -74,11 +76,11 @@ class PatientWait {
   std::chrono::milliseconds nap_{5};
 };
 
-// S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Digests
-// are taken from the image just before each block is written. Throws Error on failure, after trying to leave a receipt
-// with status "failed" (the ballast is given up for it when the disk is full).
-// `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
-void write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
+// S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Throws
+// Error on failure, after trying to leave a receipt with status "failed" (the ballast is given up for it when the disk
+// is full). `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
+// Returns how the bytes went (Transfers::path_in_use).
+std::string write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
 
 // S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
 struct CommitResult {

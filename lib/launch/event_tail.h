@@ -9,7 +9,7 @@
 namespace trainctl {
 
 struct RunEvent {
-  std::string level;  // "note" | "warning"
+  std::string level;  // "note" | "warning" | kReadyEvent
   std::string text;
 };
 

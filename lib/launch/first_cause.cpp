@@ -36,7 +36,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 std::string advice(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::environment:
-      return "what to do: mend the machine as the message says, then run the same command again";
+      return "what to do: mend the machine as the message says, then run the same command again with the same "
+             "--run-dir";
     case ErrorKind::usage:
     case ErrorKind::config:
     case ErrorKind::plan:

@@ -137,7 +137,8 @@ LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topolog
   plan.map = plan_ranks(
       topology, mesh,
       {.ranks_per_node = threads ? std::nullopt : slurm.tasks_per_node, .oversubscribe = request.oversubscribe});
-  plan.warnings = plan.map.warnings;
+  plan.warnings = resolved.warnings;
+  plan.warnings.insert(plan.warnings.end(), plan.map.warnings.begin(), plan.map.warnings.end());
   if (plan.job.recipe.runtime.device == "cuda")
     fail(ErrorKind::plan,
          "runtime.device is \"cuda\", but this build has no cuda backend: it can plan such a recipe (trainctl plan) "

@@ -50,7 +50,7 @@ int64_t place(Plan& plan, const Mesh& mesh, const PlanRequest& request) {
     plan.ranks[r].host = map.host_name(static_cast<int>(r));
     plan.ranks[r].device = map.ranks[r].device;
   }
-  plan.warnings = map.warnings;
+  plan.warnings.insert(plan.warnings.end(), map.warnings.begin(), map.warnings.end());
   if (plan.recipe.runtime.device != map.device_kind)
     plan.verdict = {.fits = false,
                     .reasons = {fmt::format("runtime.device is \"{}\", but the topology's nodes have {} devices; use "
@@ -126,6 +126,7 @@ Plan make_plan(const LoadedRecipe& loaded, const PlanRequest& request) {
   const ResolveResult resolved = resolve(loaded, plan.world_size);
   refuse_faults(loaded.source.source, resolved.faults);
   plan.recipe = resolved.recipe;
+  plan.warnings = resolved.warnings;
   for (KeyOrigin& key : key_origins(loaded, plan.recipe))
     if (key.origin.starts_with("--set")) plan.overrides.push_back(std::move(key));
 

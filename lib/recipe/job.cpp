@@ -13,17 +13,23 @@ namespace trainctl {
 namespace {
 
 constexpr std::string_view kJobSchema = "trainctl-launch-1";
+constexpr std::string_view kPrintedFailure = "trainctl_worker failure report: ";
+constexpr size_t kPrintedMessageBytes = 2000;  // a line through mpirun or srun stays whole below 4 KiB
 
 template <Describable T>
-T read_strict(const std::filesystem::path& path) {
-  const JsonNode root = parse_json_file(path);
+T read_strict(const JsonNode& root, const std::string& name) {
   T value;
   ConfigSource source;
-  source.source = path.string();
+  source.source = name;
   std::vector<Fault> faults;
   read_config(root, value, source, faults);
   refuse_faults(source.source, faults);
   return value;
+}
+
+template <Describable T>
+T read_strict(const std::filesystem::path& path) {
+  return read_strict<T>(parse_json_file(path), path.string());
 }
 
 template <Describable T>
@@ -94,6 +100,23 @@ void RankFailure::describe(ConfigVisitor& v) {
 }
 
 void save_rank_failure(const RankFailure& failure, const std::filesystem::path& file) { write_json(failure, file); }
+
+std::string line_of(RankFailure failure) {
+  failure.recent.clear();
+  if (failure.message.size() > kPrintedMessageBytes) failure.message.resize(kPrintedMessageBytes);
+  return std::string(kPrintedFailure) +
+         write_config(failure).dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::optional<RankFailure> rank_failure_of_line(std::string_view line) {
+  if (!line.starts_with(kPrintedFailure)) return std::nullopt;
+  try {
+    return read_strict<RankFailure>(parse_json(line.substr(kPrintedFailure.size()), "printed report"),
+                                    "printed report");
+  } catch (const Error&) {  // torn on its way
+    return std::nullopt;
+  }
+}
 
 std::vector<RankFailure> load_rank_failures(const std::filesystem::path& errors_folder) {
   std::vector<RankFailure> failures;

@@ -72,8 +72,8 @@ class RankRun {
 
   void set_up() {
     kernels::set_kernel_threads(static_cast<int>(job_.threads_per_rank));
-    log_->info("rank {} of {} on {}, pid {}, {} threads, kernels {}, build {}", rank_, job_.world_size, host_name(),
-               getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
+    log_->info("{}{} of {} on {}, pid {}, {} threads, kernels {}, build {}", kRankStartLine, rank_, job_.world_size,
+               host_name(), getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
     sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
     source_.emplace(*sampler_);
     if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
@@ -85,10 +85,12 @@ class RankRun {
                                  .memory_limit_bytes = job_.memory_limit_bytes_per_rank,
                                  .on_place = {}});
     watchdog_ = start_watchdog();
+    log_->info("{}", kRankReadyLine);
+    warn_about_shared_cores();  // the first operation of all ranks: when it is done every watchdog runs
+    tell(kReadyEvent, "all ranks watch over their operations");
     checkpointer_.emplace(
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     done_steps_ = restore();
-    warn_about_shared_cores();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
       keep_steps(paths_.samples(), done_steps_);
@@ -97,8 +99,8 @@ class RankRun {
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
-  void tell(const char* level, const std::string& text) {
-    log_->log(std::string_view(level) == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
+  void tell(std::string_view level, const std::string& text) {
+    log_->log(level == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
     if (!first()) return;
     if (!events_) events_.emplace(paths_.events());
     events_->line(nlohmann::ordered_json{{"step", done_steps_}, {"level", level}, {"text", text}}.dump());
@@ -176,6 +178,11 @@ class RankRun {
                       found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
                       s.step * recipe_.runtime.global_batch_size.value()));
     refresh_compute_weights(engine_->model);
+    // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
+    for (const std::filesystem::path& left : checkpointer_->leave_later_steps())
+      tell("note", left.string() +
+                       " is beyond that step and marked unusable (superseded); to take it back: trainctl "
+                       "checkpoint mark usable");
     tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
     return s.step;
   }
@@ -186,13 +193,17 @@ class RankRun {
       const std::vector<TrafficRow> traffic_before = engine_->world->traffic();
       const int64_t flops_before = engine_->context->flops();
       const StepReport report = engine_->runtime->step(step);
-      const bool stop = engine_->any_rank_asks(first() && std::filesystem::exists(paths_.stop_request()));
+      bool stop = engine_->any_rank_asks(stop_is_requested() || saves_keep_failing());
       count_step(step, traffic_before, flops_before);
       last_ = report;
       done_steps_ = step;
       log_step(report);
       if (recipe_.runtime.eval_every_steps > 0 && (step % recipe_.runtime.eval_every_steps == 0 || step == steps))
         evaluate(step);
+      if (stop && recipe_.checkpoint.stop_after_failures > 0) {  // which of the two was it?
+        if (engine_->any_rank_asks(saves_keep_failing())) give_up_saving();
+        stop = engine_->any_rank_asks(stop_is_requested());
+      }
       const bool last = step == steps;
       if (stop && !last)
         save(SaveReason::signal);
@@ -210,6 +221,7 @@ class RankRun {
   void log_step(const StepReport& r) {
     log_->info("step {} loss {:.6f} norm {:.4f} lr {:.3e} {:.3f} s", r.step, r.loss, r.grad_norm, r.lr, r.step_s);
     if (r.skipped) log_->warn("step {} had no token to learn from and left the weights alone", r.step);
+    if (metrics_ || samples_) engine_->context->place("write metrics");
     if (metrics_)
       metrics_->step(r, model_flops_per_step(), job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
                      engine_->arena->counters().peak_total);
@@ -253,6 +265,8 @@ class RankRun {
   void log_saves(const std::vector<SaveOutcome>& outcomes) {
     for (const SaveOutcome& o : outcomes) {
       last_save_failed_ = !o.ok;
+      if (o.ok) failed_saves_ = 0;
+      if (!o.ok && !o.busy) ++failed_saves_, save_failure_ = o.reason;
       if (o.ok)
         log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all){}", o.step, o.folder.string(),
                    o.staging_s * 1e3, o.total_s, o.reason.empty() ? "" : "; " + o.reason);
@@ -260,6 +274,23 @@ class RankRun {
         tell("warning",
              fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));
     }
+  }
+
+  bool stop_is_requested() const { return first() && std::filesystem::exists(paths_.stop_request()); }
+
+  bool saves_keep_failing() const {
+    const int64_t limit = recipe_.checkpoint.stop_after_failures;
+    return limit > 0 && failed_saves_ >= limit;
+  }
+
+  // All ranks. Returns when the save that was still in flight ended the row of failures.
+  void give_up_saving() {
+    end_saves();
+    if (!engine_->any_rank_asks(saves_keep_failing())) return;
+    const std::string why = engine_->broadcast_text(save_failure_);
+    fail(ErrorKind::environment,
+         fmt::format("{} saves in a row failed (checkpoint.stop_after_failures): {}; older checkpoints stand",
+                     failed_saves_, why));
   }
 
   [[noreturn]] TrainEnd throw_unsaved() {
@@ -324,6 +355,8 @@ class RankRun {
   StepReport last_;
   int64_t done_steps_ = 0;
   bool last_save_failed_ = false;
+  int64_t failed_saves_ = 0;  // in a row
+  std::string save_failure_;
 };
 
 }  // namespace

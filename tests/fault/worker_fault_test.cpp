@@ -1,12 +1,15 @@
 // tests/fault/worker_fault_test.cpp -- the real worker killed, stopped, asked to stop, and left alone by its launcher.
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "support/catch.h"
 #include "support/launch_fixture.h"
+#include "support/small_file_system.h"
 
 namespace trainctl::testing {
 namespace {
@@ -104,6 +107,55 @@ TEST_CASE("a stopped rank ends the job within watchdog_s, named as the one that 
   CHECK(all_gone(running.ranks, 1));
 }
 
+TEST_CASE("a rank stopped before it has started ends the job within startup_limit_s, and is named", "[fault][worker]") {
+  LaunchFixture fixture(2000);
+  fixture.use_real_worker();
+  const std::filesystem::path wrapper = fixture.folder.path() / "stops_rank_1";
+  std::ofstream(wrapper) << "#!/bin/sh\n[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && kill -STOP $$\nexec "
+                         << program("trainctl_worker") << " \"$@\"\n";
+  std::filesystem::permissions(wrapper, std::filesystem::perms::owner_all);
+  fixture.worker = wrapper.string();
+  const SubprocessResult r = fixture.launch(four_ranks({"--set", "runtime.startup_limit_s=5"}), "", 90);
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK(r.seconds < 5 + 15);
+  CHECK_THAT(r.err, Contains("trainctl: hang: before the first step: rank 1 not ready") &&
+                        Contains("the process is stopped (SIGSTOP or a debugger)"));
+}
+
+TEST_CASE("a disk that fills during a run ends it with the cause on the first line, and the run continues after",
+          "[fault][worker]") {
+  LaunchFixture fixture(100000);
+  fixture.use_real_worker();
+  std::filesystem::create_directories(fixture.run_dir());
+  const SmallFileSystem disk(fixture.run_dir(), 80 << 20);
+  if (!disk.mounted()) {
+    WARN("skipped: a small file system could not be mounted here: " << disk.why_not());
+    return;
+  }
+  for (const char* launcher : {"mpirun", "threads"}) {
+    INFO(launcher);
+    const std::vector<std::string> more = four_ranks({"--launcher", launcher, "--set", "checkpoint.at_end=false"});
+    Subprocess process(fixture.command(more), fixture.options("", 90));
+    const bool running = process.wait_for_output("step 1/", 40);
+    disk.fill();
+    const SubprocessResult r = process.wait();
+    INFO(r.err);
+    INFO(r.out << " exit " << r.exit_code);
+    REQUIRE(running);
+    CHECK(r.exit_code == 3);
+    CHECK_THAT(r.err, Contains("trainctl: environment: rank 0 on ") && Contains("in write metrics") &&
+                          Contains("metrics.jsonl") && Contains("No space left on device"));
+    disk.free();
+  }
+  const auto before = static_cast<int64_t>(steps_of(fixture).size());
+  const SubprocessResult more = fixture.launch(
+      four_ranks({"--set", "checkpoint.at_end=false", "--set", "runtime.steps=" + std::to_string(before + 3)}), "", 90);
+  INFO(more.err << more.out);
+  CHECK(more.exit_code == 0);
+  CHECK(steps_of(fixture) == one_to(before + 3));
+}
+
 TEST_CASE("a signal stops real ranks after a save with 75, and the run continues to the end", "[fault][worker]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     LaunchFixture fixture(2000);
@@ -125,6 +177,32 @@ TEST_CASE("a signal stops real ranks after a save with 75, and the run continues
   }
 }
 
+TEST_CASE("a run told to go on from an older step stays on that branch, also after a crash before its first save",
+          "[fault][worker]") {
+  LaunchFixture fixture(6);
+  fixture.use_real_worker();
+  const std::vector<std::string> two = {"--ranks", "2", "--set", "parallelism.data_parallel=1"};
+  const auto with = [&two](std::vector<std::string> more) {
+    more.insert(more.begin(), two.begin(), two.end());
+    return more;
+  };
+  REQUIRE(fixture.launch(with({"--set", "checkpoint.every_steps=2"}), "", 90).exit_code == 0);
+  const std::string older = (fixture.run_dir() / "checkpoints" / "step-00000002").string();
+  {
+    Subprocess process(
+        fixture.command(with({"--resume", older, "--set", "checkpoint.every_steps=0", "--set", "runtime.steps=90000"})),
+        fixture.options("", 90));
+    REQUIRE(process.wait_for_output("step 3/", 40));
+    for (const auto& [rank, pid] : fixture.running_ranks()) ::kill(pid, SIGKILL);
+    CHECK(process.wait().exit_code == 4);
+  }
+  const SubprocessResult r = fixture.launch(with({"--set", "runtime.steps=8"}), "", 90);
+  INFO(r.err << r.out);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains("continues after step 2"));
+  CHECK(steps_of(fixture) == one_to(8));
+}
+
 TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fault][worker]") {
   LaunchFixture fixture(2000);
   fixture.use_real_worker();
@@ -142,6 +220,31 @@ TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fa
     running.process.wait();
     CHECK(all_gone(running.ranks, 10));
   }
+}
+
+TEST_CASE("with checkpoint.stop_after_failures a run ends with 3 and the cause, without it it goes on",
+          "[fault][worker]") {
+  LaunchFixture fixture(4);
+  fixture.use_real_worker();
+  REQUIRE(fixture.launch(four_ranks({"--set", "checkpoint.every_steps=2"}), "", 90).exit_code == 0);
+  // Nothing can be staged any more.
+  const std::filesystem::path staging = fixture.run_dir() / "checkpoints/.staging";
+  std::filesystem::remove_all(staging);
+  std::ofstream(staging) << "in the way";
+  const std::vector<std::string> on = {"--set", "runtime.steps=10",       "--set", "checkpoint.every_steps=1",
+                                       "--set", "checkpoint.at_end=false"};
+  auto strict = on;
+  strict.insert(strict.end(), {"--set", "checkpoint.stop_after_failures=3"});
+  const SubprocessResult stopped = fixture.launch(four_ranks(strict), "", 90);
+  INFO(stopped.err << stopped.out);
+  CHECK(stopped.exit_code == 3);
+  const std::string first_line = stopped.err.substr(stopped.err.find("trainctl: environment"));
+  CHECK_THAT(first_line.substr(0, first_line.find('\n')), Contains("3 saves in a row failed") && Contains(".staging"));
+  CHECK(steps_of(fixture) == one_to(8));  // the third failure is told after step 7, and heard in step 8
+  const SubprocessResult patient = fixture.launch(four_ranks(on), "", 90);
+  INFO(patient.err << patient.out);
+  CHECK(patient.exit_code == 0);
+  CHECK(steps_of(fixture) == one_to(10));
 }
 
 TEST_CASE("a worker outside the planned world refuses, and writes nothing", "[fault][worker]") {

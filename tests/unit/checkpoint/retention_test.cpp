@@ -123,7 +123,7 @@ TEST_CASE("an intermediate state does not push a training state out", "[checkpoi
   CHECK(c.restore(state.catalog).step == 1);
 }
 
-TEST_CASE("after a rollback to a named step the steps beyond it are superseded by the next commit, not before",
+TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",
           "[checkpoint]") {
   ScratchFolder folder;
   for (int64_t step = 1; step <= 4; ++step) save_once(folder.path(), 1, step, 1, 9);
@@ -134,6 +134,14 @@ TEST_CASE("after a rollback to a named step the steps beyond it are superseded b
   Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
   CHECK(c.restore(state.catalog, (folder.path() / "step-00000002").string()).step == 2);
   CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
+  CHECK(c.leave_later_steps() ==
+        std::vector<fs::path>{folder.path() / "step-00000004", folder.path() / "step-00000003"});
+  CHECK(c.leave_later_steps().empty());
+  {  // a crash here: whoever starts again stays on the branch that was chosen
+    Checkpointer next = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+    CHECK(next.restore(state.catalog).step == 2);
+    CHECK(next.leave_later_steps().empty());
+  }
   c.save(state.catalog, scalars_at(3), SaveReason::interval);  // replaces the old step 3
   REQUIRE(c.poll().front().ok);
   CHECK(c.restore(state.catalog).step == 3);
