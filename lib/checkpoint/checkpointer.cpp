@@ -118,8 +118,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
     report(std::move(outcome));
   };
   if (reason != SaveReason::interval) finish();
-  if (!ranks.all_agree(!in_flight()))
-    return end_here(false, true, "the previous save is still being written (on this or another rank)");
+  outcome.busy = !ranks.all_agree(!in_flight());
+  if (outcome.busy) return end_here(false, true, "the previous save is still being written (on this or another rank)");
   if (catalog_fingerprint(catalog) != staging_->fingerprint()) {
     staging_.reset();  // before the new one: both would not fit
     staging_ = std::make_unique<StagingArea>(arena_, catalog, ranks.rank);

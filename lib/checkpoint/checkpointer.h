@@ -49,6 +49,7 @@ std::string_view name(SaveReason reason);
 struct SaveOutcome {
   bool ok = false;
   bool skipped = false;  // nothing was attempted: a save was still in flight, no space, already there
+  bool busy = false;     // of the skipped: a save was still in flight; no failure of anything
   int64_t step = 0;
   std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
   std::filesystem::path folder;

@@ -243,4 +243,58 @@ TEST_CASE("asking for a checkpoint that is not there is an error, an empty folde
   CHECK_THROWS_AS(c.restore(state.catalog, folder.path().string()), Error);
 }
 
+TEST_CASE("rank 0 reads the manifest for all; a text that changed on the way is refused by every rank",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 2, 1, 1);
+  for (const bool garbled : {false, true}) {
+    ThreadWorld ranks(3);
+    std::vector<std::string> what(3);
+    on_ranks(3, [&](int64_t r) {
+      RankState state(small_model(), r, 3);
+      Agreement agreement = ranks.agreement(r);
+      if (r == 2)
+        agreement.broadcast_from_rank0 = [inner = agreement.broadcast_from_rank0, garbled](const std::string& text) {
+          std::string got = inner(text);
+          if (garbled && got.size() > 1000) got[500] ^= 1;  // the manifest, not the list of candidates
+          return got;
+        };
+      Checkpointer c =
+          build_checkpointer({}, options_for(folder.path(), std::move(agreement)), state.arena(), state.catalog);
+      try {
+        if (c.restore(state.catalog).step != 1 || !state.difference(1).empty()) what[static_cast<size_t>(r)] = "wrong";
+      } catch (const Error& e) {
+        what[static_cast<size_t>(r)] = e.what();
+      }
+    });
+    for (int64_t r = 0; r < 3; ++r) {
+      CAPTURE(r, what[static_cast<size_t>(r)]);
+      CHECK((what[static_cast<size_t>(r)].find("none can be used") != std::string::npos) == garbled);
+    }
+    if (garbled) CHECK(what[2].find("came here with the SHA-256") != std::string::npos);
+  }
+}
+
+TEST_CASE("a manifest that only rank 0 can judge rejects the checkpoint on all ranks with rank 0's reason",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 2, 1, 1);
+  save_once(folder.path(), 2, 2, 2);
+  const std::filesystem::path manifest = folder.path() / "step-00000002/manifest.json";
+  put_byte(manifest, file_bytes(manifest).size() / 2, '~');  // a glance does not see it
+  ThreadWorld ranks(2);
+  std::vector<RestoreResult> results(2);
+  on_ranks(2, [&](int64_t r) {
+    RankState state(small_model(), r, 2);
+    Checkpointer c =
+        build_checkpointer({}, options_for(folder.path(), ranks.agreement(r)), state.arena(), state.catalog);
+    results[static_cast<size_t>(r)] = c.restore(state.catalog);
+  });
+  for (const RestoreResult& result : results) {
+    CHECK(result.step == 1);
+    REQUIRE(result.rejected.size() == 1);
+    CHECK(result.rejected[0].find("step-00000002: manifest.json has the SHA-256") != std::string::npos);
+  }
+}
+
 }  // namespace trainctl::testing
