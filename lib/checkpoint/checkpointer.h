@@ -35,7 +35,7 @@ struct CheckpointerOptions {
   Agreement agreement;
   std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
   // May put something between this module and the kernel's reads and writes of data files; see IoOptions::wrap.
-  std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io;
+  std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io{};
 };
 
 enum class SaveReason : uint8_t { interval, signal, final, emergency };
@@ -100,7 +100,8 @@ class Checkpointer {
 };
 
 // Takes staging_bytes(catalog) from `arena` (category other) now, and touches them; no other allocation is made later.
-// `arena` must outlive the result. On a shape-only device only the accounting happens.
+// `arena` must outlive the result. On a shape-only device only the accounting happens. Throws Error{config} when
+// write_limit_bytes_per_s lets no save end before deadline_s.
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog);
 

@@ -21,14 +21,16 @@ std::vector<GlobalTensor> wide_model() {
 }
 
 SaveOutcome save_step(const fs::path& folder, int64_t step, const std::function<void(SavePoint)>& on_point,
-                      int64_t ballast) {
+                      int64_t ballast, const std::string& io) {
   RankState state(wide_model(), 0, 1);
   state.fill(static_cast<uint32_t>(step));
   CheckpointerOptions options = options_for(folder);
   options.free_space_margin_bytes = 0;
   options.ballast_bytes = ballast;
   options.on_point = on_point;
-  Checkpointer c = build_checkpointer({}, std::move(options), state.arena(), state.catalog);
+  CheckpointConfig config;
+  config.io = io;
+  Checkpointer c = build_checkpointer(config, std::move(options), state.arena(), state.catalog);
   c.save(state.catalog, scalars_at(step), SaveReason::interval);
   return c.wait().front();
 }
@@ -45,14 +47,16 @@ void fill_up(const fs::path& file) {
 }  // namespace
 
 TEST_CASE("a write that the kernel refuses fails the save and nothing else", "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
+  CAPTURE(io);
   ScratchFolder folder;
-  REQUIRE(save_step(folder.path(), 1, {}, 0).ok);
+  REQUIRE(save_step(folder.path(), 1, {}, 0, io).ok);
   const pid_t child = ::fork();
   if (child == 0) {  // no test macros here
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit = {100'000, 100'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const SaveOutcome outcome = save_step(folder.path(), 2, {}, 0);
+    const SaveOutcome outcome = save_step(folder.path(), 2, {}, 0, io);
     const bool as_expected = !outcome.ok && outcome.reason.find("File too large") != std::string::npos &&
                              outcome.reason.find("model-r00000.safetensors") != std::string::npos;
     ::_exit(as_expected ? 0 : 1);
@@ -62,11 +66,13 @@ TEST_CASE("a write that the kernel refuses fails the save and nothing else", "[c
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(scan_checkpoints(folder.path()).size() == 1);
-  CHECK(save_step(folder.path(), 3, {}, 0).ok);
+  CHECK(save_step(folder.path(), 3, {}, 0, io).ok);
   CHECK(names_in(folder.path() / ".staging").empty());
 }
 
 TEST_CASE("a really full file system fails the save with its cause and leaves the older checkpoint", "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
+  CAPTURE(io);
   ScratchFolder scratch;
   const fs::path disk = scratch.path() / "disk";
   fs::create_directory(disk);
@@ -79,11 +85,11 @@ TEST_CASE("a really full file system fails the save with its cause and leaves th
     ~Unmount() { ::umount2(at.c_str(), MNT_DETACH); }
   } unmount{disk};
   const fs::path folder = disk / "checkpoints";
-  REQUIRE(save_step(folder, 1, {}, 64 << 10).ok);
+  REQUIRE(save_step(folder, 1, {}, 64 << 10, io).ok);
   REQUIRE(fs::exists(folder / "ballast"));
   // Full from the start: refused before anything is written.
   fill_up(disk / "filler");
-  const SaveOutcome skipped = save_step(folder, 2, {}, 64 << 10);
+  const SaveOutcome skipped = save_step(folder, 2, {}, 64 << 10, io);
   CHECK((skipped.skipped && !skipped.ok));
   CHECK(skipped.reason.find(" free at ") != std::string::npos);
   fs::remove(disk / "filler");
@@ -95,7 +101,7 @@ TEST_CASE("a really full file system fails the save with its cause and leaves th
         [&](SavePoint point) {
           if (static_cast<int>(point) == p) fill_up(disk / "filler");
         },
-        64 << 10);
+        64 << 10, io);
     // Data is reserved beforehand, and small records may still fit into a last page: it fails, or it is whole.
     if (outcome.ok) {
       CHECK(inspect_folder(folder / "step-00000002").state == CheckpointState::usable);
@@ -108,7 +114,7 @@ TEST_CASE("a really full file system fails the save with its cause and leaves th
     CHECK(inspect_folder(folder / "step-00000001").state == CheckpointState::usable);
     fs::remove(disk / "filler");
   }
-  CHECK(save_step(folder, 3, {}, 64 << 10).ok);
+  CHECK(save_step(folder, 3, {}, 64 << 10, io).ok);
 }
 
 }  // namespace trainctl::testing
