@@ -277,8 +277,9 @@ class RankRun {
     for (const SaveOutcome& o : outcomes) {
       last_save_failed_ = !o.ok;
       if (o.ok)
-        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all){}", o.step, o.folder.string(),
-                   o.staging_s * 1e3, o.total_s, o.reason.empty() ? "" : "; " + o.reason);
+        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
+                   o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
+                   o.reason.empty() ? "" : "; " + o.reason);
       else
         tell("warning",
              fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));

@@ -30,6 +30,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--threads", o.threads, "Threads of the training steps")->capture_default_str();
+  app.add_option("--ranks", o.ranks, "Ranks of the disk case, which are threads")
+      ->check(CLI::Range(1, 64))
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--io", o.io, "checkpoint.io of all cases")
+      ->check(CLI::IsMember({"auto", "threads", "buffered"}))
+      ->capture_default_str();
   app.add_option("cases", o.cases, "stall, disk, bytes, slowdown; none: all")
       ->check(CLI::IsMember({"stall", "disk", "bytes", "slowdown"}));
   CLI11_PARSE(app, argc, argv);

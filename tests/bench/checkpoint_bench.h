@@ -19,6 +19,8 @@ struct CheckpointBenchOptions {
   int repeats = 5;
   int64_t write_limit_bytes_per_s = 100'000'000;  // of the slowdown case
   int threads = 2;                                // of its training steps
+  std::vector<int> ranks = {1, 2, 4};             // of the disk case, as threads
+  std::string io = "auto";                        // checkpoint.io
   std::vector<std::string> cases;                 // empty: all
   bool wants(const std::string& name) const;
 };

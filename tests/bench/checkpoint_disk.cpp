@@ -52,8 +52,10 @@ DiskRow save_and_load(const CheckpointBenchOptions& o, int64_t world) {
   testing::on_ranks(world, [&](int64_t r) {
     BenchState state(o.bytes, r, world);
     const std::vector<std::string> before = state.digests();
+    CheckpointConfig config;
+    config.io = o.io;
     Checkpointer c =
-        build_checkpointer({}, testing::options_for(folder, ranks.agreement(r)), state.arena(), state.catalog());
+        build_checkpointer(config, testing::options_for(folder, ranks.agreement(r)), state.arena(), state.catalog());
     ranks.agreement(r).all_agree(true);
     c.save(state.catalog(), testing::scalars_at(1), SaveReason::interval);
     ranks.agreement(r).all_agree(true);  // all are staged: from here on only writers work
@@ -88,6 +90,7 @@ void bench_stall(const CheckpointBenchOptions& o) {
   std::memset(warm.data(), 1, static_cast<size_t>(bytes));
   CheckpointConfig config;
   config.keep = 1;
+  config.io = o.io;
   Checkpointer c = build_checkpointer(config, testing::options_for(o.folder / "run"), state.arena(), state.catalog());
   std::vector<double> copies, staging, calls;
   for (int i = 0; i <= o.repeats; ++i) {
@@ -122,7 +125,7 @@ void bench_stall(const CheckpointBenchOptions& o) {
 void bench_write_and_load(const CheckpointBenchOptions& o) {
   const DiskYardstick disk(o.folder);
   fmt::print("disk, {:.2f} GB, against {}\n", static_cast<double>(o.bytes) / kGB, disk.name());
-  for (const int world : {1, 2, 4}) {
+  for (const int world : o.ranks) {
     std::vector<double> write, to_commit, load, cpu, disk_write, disk_read;
     std::string io_path;
     for (int i = 0; i < o.repeats; ++i) {  // alternating: a shared disk changes its mind by the minute

@@ -97,6 +97,7 @@ void bench_step_slowdown(const CheckpointBenchOptions& o) {
   for (const int64_t limit : {int64_t{0}, o.write_limit_bytes_per_s}) {
     CheckpointConfig config;
     config.keep = 1;
+    config.io = o.io;
     config.write_limit_bytes_per_s = limit;
     Checkpointer c = build_checkpointer(config, testing::options_for(o.folder / "run"), *trainee.engine().arena,
                                         trainee.engine().catalog());
