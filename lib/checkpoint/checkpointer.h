@@ -28,6 +28,7 @@ struct Agreement {
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
   std::string run_id;                // the same for every rank and every resume of a run
+  std::string parent{};              // manifest digest of what the run's weights came from, until it resumes; "": none
   std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
   int copy_threads = 1;              // for the copy at the step boundary
   int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
@@ -79,9 +80,10 @@ class Checkpointer {
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
   // checkpoints or a run directory) takes that one, or the newest usable one in it.
-  // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
-  // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
-  RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+  // Only kind training is taken; with `allow_intermediate` also a state of kind intermediate that the path names
+  // exactly. Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a
+  // tensor does not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
+  RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto", bool allow_intermediate = false);
 
   // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
   // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that

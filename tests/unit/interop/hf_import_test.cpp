@@ -63,17 +63,6 @@ RawTensor as_half(const RawTensor& f32) {
   return half;
 }
 
-RawTensor as_bf16(const RawTensor& f32) {
-  RawTensor narrow{"BF16", f32.shape, std::string(f32.bytes.size() / 2, '\0')};
-  for (size_t i = 0; i < narrow.bytes.size() / 2; ++i) {
-    float x = 0;
-    std::memcpy(&x, f32.bytes.data() + 4 * i, 4);
-    const bf16 b(x);
-    std::memcpy(narrow.bytes.data() + 2 * i, &b, 2);
-  }
-  return narrow;
-}
-
 }  // namespace
 
 TEST_CASE("every golden model goes from its Hugging Face folder into a checkpoint and back, bit for bit", "[interop]") {
