@@ -1,13 +1,18 @@
-// apps/trainctl/cmd_checkpoint_export.cpp -- `trainctl checkpoint export --to hf`.
+// apps/trainctl/cmd_checkpoint_export.cpp -- `trainctl checkpoint export --to hf | gguf`.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "cli.h"
 #include "interop/checkpoint_model.h"
+#include "interop/gguf_export.h"
 #include "interop/hf_export.h"
 #include "transfer_bar.h"
 
@@ -23,7 +28,13 @@ struct ExportOptions {
   bool json = false;
 };
 
-void run_export(const ExportOptions& o) {
+void report_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) print_out("note: " + note + "\n");
+}
+
+void to_hf(const ExportOptions& o) {
+  if (o.dtype != "f32" && o.dtype != "bf16")
+    fail(ErrorKind::usage, fmt::format("--dtype {} is not one of f32, bf16, which --to hf has", o.dtype));
   HfExportOptions options;
   options.dtype = dtype_from_name(o.dtype);
   options.max_shard_bytes = o.max_shard_bytes;
@@ -45,7 +56,31 @@ void run_export(const ExportOptions& o) {
   print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}\n", r.output.string(), r.family, r.step,
                         counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype,
                         counted(std::ssize(r.files), "file")));
-  for (const std::string& note : r.notes) print_out("note: " + note + "\n");
+  report_notes(r.notes);
+}
+
+void to_gguf(const ExportOptions& o) {
+  const std::map<std::string, GgufType> types = {
+      {"f32", GgufType::f32}, {"f16", GgufType::f16}, {"bf16", GgufType::bf16}, {"q8_0", GgufType::q8_0}};
+  GgufExportOptions options;
+  options.type = types.at(o.dtype);
+  options.progress = transfer_bar("exporting");
+  const GgufExportReport r = export_gguf(choose_exportable(o.path, o.step), o.output, options);
+  if (o.json)
+    return print_json({{"output", r.output.string()},
+                       {"checkpoint", r.checkpoint.string()},
+                       {"step", r.step},
+                       {"manifest_sha256", r.manifest_sha256},
+                       {"to", o.to},
+                       {"family", r.family},
+                       {"dtype", o.dtype},
+                       {"tensors", r.tensors},
+                       {"parameters", r.parameters},
+                       {"bytes", r.bytes},
+                       {"notes", r.notes}});
+  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}\n", r.output.string(), r.family, r.step,
+                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype));
+  report_notes(r.notes);
 }
 
 }  // namespace
@@ -54,23 +89,25 @@ void add_checkpoint_export_command(CLI::App& group) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* cmd = group.add_subcommand(
       "export",
-      "Write the weights as a folder that Hugging Face transformers loads (gpt2, llama, qwen2, qwen3).\n"
-      "The folder appears whole or not at all; an earlier export is replaced, anything else is left alone.");
+      "Write the weights for another program (gpt2, llama, qwen2, qwen3): hf is a folder that Hugging Face\n"
+      "transformers loads, gguf a file that llama.cpp loads. The output appears whole or not at all; an earlier "
+      "export\n"
+      "is replaced, anything else is left alone.");
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
-  cmd->add_option("--to", options->to, "Format: hf")->required()->check(CLI::IsMember({"hf"}));
-  cmd->add_option("--output,--out", options->output, "Folder to write")->required();
+  cmd->add_option("--to", options->to, "Format: hf or gguf")->required()->check(CLI::IsMember({"hf", "gguf"}));
+  cmd->add_option("--output,--out", options->output, "Folder (hf) or file (gguf) to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
       ->check(whole_number(0));
-  cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+  cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even; gguf also: f16, q8_0")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
   cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
-                  "Tensor bytes per file; more become several files with an index. Default 5 GB")
+                  "hf: tensor bytes per file; more become several files with an index. Default 5 GB")
       ->check(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
-  cmd->callback([options] { run_export(*options); });
-  add_examples(*cmd,
-               {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",
-                "trainctl checkpoint export run/checkpoints/step-00000200 --to hf --output exported --dtype bf16"});
+  cmd->callback([options] { options->to == "hf" ? to_hf(*options) : to_gguf(*options); });
+  add_examples(*cmd, {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",
+                      "trainctl checkpoint export run/checkpoints/step-00000200 --to hf --output exported --dtype bf16",
+                      "trainctl checkpoint export runs/llama_tiny_text/1 --to gguf --output model.gguf --dtype q8_0"});
 }
 
 }  // namespace trainctl

@@ -23,12 +23,14 @@
 #include "planner/plan.h"
 #include "topology/discover.h"
 #include "topology/hostlist.h"
+#include "trainer/initial_weights.h"
 
 namespace trainctl {
 namespace {
 
 struct LaunchArguments {
-  std::string recipe, topology, run_dir, worker;
+  std::string recipe, topology, run_dir, worker, init_from;
+  bool allow_intermediate = false;
   LaunchRequest request;
   std::vector<std::string> overrides;
   bool dry_run = false;
@@ -120,7 +122,47 @@ std::string newest_checkpoint(const RunPaths& paths) {
   return {};
 }
 
+void check_start(const LaunchArguments& a) {
+  const bool resume_path = a.request.resume != "auto" && a.request.resume != "never";
+  if (!a.init_from.empty() && resume_path)
+    fail(ErrorKind::usage,
+         fmt::format("--init-from {} and --resume {} contradict each other: the first starts at step 0 "
+                     "from weights alone, the second goes on with a whole state; leave one out",
+                     a.init_from, a.request.resume));
+  if (a.allow_intermediate && a.init_from.empty() && !resume_path)
+    fail(ErrorKind::usage,
+         "--allow-intermediate says that one named state may be used although it holds infinities or "
+         "NaNs; it goes with --init-from or --resume PATH");
+}
+
+// A run remembers what it started from: as long as it has no checkpoint, going on with it means starting from there
+// again.
+InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model) {
+  const RunPaths paths{a.run_dir};
+  if (a.run_dir.empty() || !std::filesystem::exists(paths.launch()))
+    return a.init_from.empty() ? InitFrom{} : choose_initial_weights(a.init_from, a.allow_intermediate, model);
+  InitFrom earlier;
+  try {
+    earlier = load_job(paths.launch()).init_from;
+  } catch (const Error&) {  // of another version; the run directory's own checks have the say
+  }
+  if (a.init_from.empty()) return earlier;
+  if (earlier.folder.empty())
+    fail(ErrorKind::usage, fmt::format("--init-from {}: the run in {} did not start from other weights, and continues "
+                                       "with its own; choose another --run-dir to start a new run",
+                                       a.init_from, a.run_dir));
+  const std::string asked = std::filesystem::absolute(a.init_from).lexically_normal().string();
+  if (asked == earlier.asked || asked == earlier.folder) return earlier;  // it need not be there any more
+  const InitFrom now = choose_initial_weights(a.init_from, a.allow_intermediate, model);
+  if (now.manifest_sha256 != earlier.manifest_sha256)
+    fail(ErrorKind::usage, fmt::format("--init-from {} is another checkpoint than the one that the run in {} started "
+                                       "from, {}; choose another --run-dir to start a new run",
+                                       a.init_from, a.run_dir, earlier.folder));
+  return earlier;
+}
+
 void launch(const LaunchArguments& arguments) {
+  check_start(arguments);
   const auto lookup = [](const char* variable) -> const char* { return std::getenv(variable); };
   const SlurmAllocation slurm = slurm_allocation(lookup);
   const LoadedRecipe recipe = load_recipe(arguments.recipe, arguments.overrides);
@@ -130,6 +172,8 @@ void launch(const LaunchArguments& arguments) {
   plan.job.build_id = build_id();
   if (plan.job.resume != "auto" && plan.job.resume != "never")
     plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
+  plan.job.allow_intermediate = arguments.allow_intermediate;
+  plan.job.init_from = initial_weights(arguments, plan.job.recipe.model);
   warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
 
   const std::filesystem::path worker =
@@ -193,6 +237,11 @@ void add_launch_command(CLI::App& app) {
                   "auto (the newest usable checkpoint of the run directory), never, or a "
                   "checkpoint folder")
       ->capture_default_str();
+  cmd->add_option("--init-from", a->init_from,
+                  "Start at step 0 from the weights of a checkpoint: of a run, or imported. A run that has checkpoints "
+                  "of its own continues from them");
+  cmd->add_flag("--allow-intermediate", a->allow_intermediate,
+                "The state that --init-from or --resume names may hold infinities or NaNs");
   cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
                   "Compute threads; default: cores / ranks of a host")
@@ -209,7 +258,8 @@ void add_launch_command(CLI::App& app) {
   add_override_option(*cmd, a->overrides);
   add_examples(*cmd, {"trainctl launch recipes/llama_tiny_text.json --ranks 4 --oversubscribe",
                       "trainctl launch recipes/llama_tiny_text.json --launcher threads --set runtime.steps=20",
-                      "trainctl launch recipes/llama_tiny_text.json --run-dir runs/a   # the same again continues it"});
+                      "trainctl launch recipes/llama_tiny_text.json --run-dir runs/a   # the same again continues it",
+                      "trainctl launch recipes/llama_tiny_text.json --init-from runs/a"});
   cmd->callback([a] { launch(*a); });
 }
 

@@ -52,6 +52,7 @@ Checkpointer::State::State(const CheckpointConfig& config, CheckpointerOptions o
   ensure(options_.agreement.world >= 1 && options_.agreement.rank >= 0 &&
              options_.agreement.rank < options_.agreement.world,
          "a checkpointer's rank lies outside its world");
+  parent_ = options_.parent;
   staging_ = std::make_unique<StagingArea>(arena_, catalog, options_.agreement.rank);
   const int64_t limit = config_.write_limit_bytes_per_s, bytes = staging_->plan().image_bytes;
   if (limit > 0 && static_cast<double>(bytes) > static_cast<double>(limit) * config_.deadline_s)
@@ -250,8 +251,8 @@ void Checkpointer::save(const StateCatalog& catalog, const ScalarState& scalars,
 void Checkpointer::wait_copied() { state_->wait_copied(); }
 std::vector<SaveOutcome> Checkpointer::poll() { return state_->poll(); }
 std::vector<SaveOutcome> Checkpointer::wait() { return state_->wait(); }
-RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from) {
-  return state_->restore(catalog, from);
+RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from, bool allow_intermediate) {
+  return state_->restore(catalog, from, allow_intermediate);
 }
 std::vector<std::filesystem::path> Checkpointer::leave_later_steps() { return state_->leave_later_steps(); }
 

@@ -28,6 +28,7 @@ struct Agreement {
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
   std::string run_id;                // the same for every rank and every resume of a run
+  std::string parent{};              // manifest digest of what the run's weights came from, until it resumes; "": none
   std::string topology, provenance;  // JSON objects recorded in the manifest
   std::vector<MetaFile> meta{};      // meta/config.json, ...: what the checkpoint is, in files; rank 0's are written
   // State classes that follow from what is stored, and from what (completeness.h). A training checkpoint needs all
@@ -97,9 +98,10 @@ class Checkpointer {
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
   // checkpoints or a run directory) takes that one, or the newest usable one in it.
-  // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
-  // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
-  RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+  // Only kind training is taken; with `allow_intermediate` also a state of kind intermediate that the path names
+  // exactly. Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a
+  // tensor does not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
+  RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto", bool allow_intermediate = false);
 
   // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
   // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that

@@ -23,17 +23,18 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string describe(const std::vector<CheckpointInfo>& infos, bool named_exactly) {
+std::string describe(const std::vector<CheckpointInfo>& infos, bool intermediate_too) {
   std::string text;
   bool committed = false;
   for (const CheckpointInfo& info : infos) {
     committed = committed || info.state != CheckpointState::incomplete;
     std::string why = info.reason;
     bool takes = info.state == CheckpointState::usable;
-    if (takes && info.kind != "training" && !(named_exactly && info.kind == "intermediate")) {
+    if (takes && info.kind != "training" && !(intermediate_too && info.kind == "intermediate")) {
       takes = false;
       why = info.kind == "intermediate"
-                ? "its kind is intermediate (the state holds infinities or NaNs); name it exactly to use it"
+                ? "its kind is intermediate (the state holds infinities or NaNs); name it exactly, with "
+                  "--allow-intermediate, to use it"
                 : fmt::format("its kind is {}, a run continues from kind training", info.kind);
     }
     text += takes ? "+" + info.folder.string() : "-" + info.folder.string() + ": " + one_line(why);
@@ -61,11 +62,11 @@ Candidates candidates_of(const std::string& text) {
 }
 
 // Rank 0. "!why" when `from` stands for nothing.
-std::string look(const fs::path& own_folder, const std::string& from) {
+std::string look(const fs::path& own_folder, const std::string& from, bool allow_intermediate) {
   try {
     // A glance is enough: what is taken is looked at closely.
     if (from == "auto") return describe(scan_checkpoints(own_folder, Look::glance), false);
-    if (is_checkpoint_folder(from)) return describe({inspect_folder(from)}, true);
+    if (is_checkpoint_folder(from)) return describe({inspect_folder(from)}, allow_intermediate);
     return describe(scan_checkpoints(checkpoint_root_of(from), Look::glance), false);
   } catch (const std::exception& e) {
     return "!" + one_line(e.what());
@@ -162,9 +163,11 @@ std::string describe_misfit(const std::string& folder, const std::string& tensor
 
 }  // namespace
 
-RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const std::string& from) {
+RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const std::string& from,
+                                           bool allow_intermediate) {
   const Agreement& ranks = options_.agreement;
-  const std::string found = ranks.broadcast_from_rank0(ranks.rank == 0 ? look(options_.folder, from) : std::string());
+  const std::string found =
+      ranks.broadcast_from_rank0(ranks.rank == 0 ? look(options_.folder, from, allow_intermediate) : std::string());
   if (found.starts_with('!')) fail(ErrorKind::checkpoint, found.substr(1));
   const Candidates candidates = candidates_of(found);
   RestoreResult result;

@@ -23,7 +23,7 @@ class Checkpointer::State {
   void wait_copied();
   std::vector<SaveOutcome> poll();
   std::vector<SaveOutcome> wait();
-  RestoreResult restore(const StateCatalog& catalog, const std::string& from);
+  RestoreResult restore(const StateCatalog& catalog, const std::string& from, bool allow_intermediate);
   std::vector<std::filesystem::path> leave_later_steps();
   bool due(int64_t step) const { return config_.every_steps > 0 && step > 0 && step % config_.every_steps == 0; }
 

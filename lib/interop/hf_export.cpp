@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/safetensors.h"
+#include "interop/byte_tokenizer.h"
 #include "interop/checkpoint_model.h"
 #include "interop/hf_config.h"
 #include "interop/hf_tensors.h"
@@ -22,10 +23,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr std::string_view kTokenizerNote =
-    "no tokenizer files: the byte tokenizer has none in Hugging Face's formats. Ids 0 to 255 are the bytes of the "
-    "text, 256 ends a document";
 
 // Written by the import or its user; an export must be whole without them.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -90,10 +87,13 @@ class Export {
     report_.tensors = static_cast<int64_t>(model_.tensors.size());
     for (const HfTensor& t : model_.tensors) report_.parameters = checked_add(report_.parameters, t.shape.numel());
     report_.bytes = checked_mul(report_.parameters, size_of(options_.dtype));
-    if (model_.tokenizer == "bytes")
-      report_.notes.emplace_back(kTokenizerNote);
-    else if (model_.find_meta("tokenizer.json") == nullptr && model_.find_meta("tokenizer.model") == nullptr &&
-             model_.find_meta("vocab.json") == nullptr)
+    if (model_.tokenizer == "bytes" && !holds_byte_tokenizer())
+      report_.notes.push_back(
+          fmt::format("no tokenizer files: of the byte tokenizer's ids (0 to 255 are the bytes of the "
+                      "text, 256 ends a document) the vocabulary holds {}",
+                      model_.config.vocab.value.value()));
+    else if (model_.tokenizer.empty() && model_.find_meta("tokenizer.json") == nullptr &&
+             model_.find_meta("tokenizer.model") == nullptr && model_.find_meta("vocab.json") == nullptr)
       report_.notes.emplace_back("no tokenizer files: none were imported with the weights");
   }
 
@@ -106,6 +106,10 @@ class Export {
     if (!copy_meta("generation_config.json"))
       write("generation_config.json", hf_generation_config(special_ids_).dump(2) + "\n");
     for (const char* file : kTokenizerFiles) copy_meta(file);
+    if (holds_byte_tokenizer()) {
+      write("tokenizer.json", hf_byte_tokenizer(model_.config.vocab.value.value()).dump(2) + "\n");
+      write("tokenizer_config.json", hf_byte_tokenizer_config().dump(2) + "\n");
+    }
     write("README.md", readme());
     write_shards();
     write_record();
@@ -114,6 +118,10 @@ class Export {
   }
 
  private:
+  bool holds_byte_tokenizer() const {
+    return model_.tokenizer == "bytes" && model_.config.vocab.value.value() >= kByteTokens;
+  }
+
   // Returns false when the checkpoint has no such file.
   bool copy_meta(const std::string& name) {
     const MetaRecord* file = model_.find_meta(name);

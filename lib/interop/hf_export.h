@@ -25,14 +25,14 @@ struct HfExportReport {
   std::vector<std::string> notes;
 };
 
-// Writes config.json, generation_config.json, the tokenizer files that were imported with the weights (none of a state
-// of a run: the byte tokenizer has no Hugging Face form), model.safetensors (or model-0000k-of-0000n.safetensors and
-// their index when one file would hold more than max_shard_bytes), README.md and trainctl_export.json into `output`,
-// which appears whole or not at all (interop/publish.h). The weights are those of role "weight", what the model
-// computes with. Each block is verified before it is used. Memory: about the largest tensor. Throws Error{checkpoint}:
-// the checkpoint is not usable, its kind is neither training nor portable, it holds no recipe, or its weights are not
-// those of the recipe's model (missing, unexpected and mis-shaped ones are listed, all of them). Throws Error{usage}
-// for an output that must not be replaced.
+// Writes config.json, generation_config.json, tokenizer files (those that were imported with the weights; of a run
+// those of the byte tokenizer, as byte-level BPE without merges), model.safetensors (or
+// model-0000k-of-0000n.safetensors and their index when one file would hold more than max_shard_bytes), README.md and
+// trainctl_export.json into `output`, which appears whole or not at all (interop/publish.h). The weights are those of
+// role "weight", what the model computes with. Each block is verified before it is used. Memory: about the largest
+// tensor. Throws Error{checkpoint}: the checkpoint is not usable, its kind is neither training nor portable, it holds
+// no recipe, or its weights are not those of the recipe's model (missing, unexpected and mis-shaped ones are listed,
+// all of them). Throws Error{usage} for an output that must not be replaced.
 HfExportReport export_hf(const std::filesystem::path& checkpoint, const std::filesystem::path& output,
                          const HfExportOptions& options = {});
 

@@ -48,6 +48,14 @@ void JobRank::describe(ConfigVisitor& v) {
   v.field("coordinates", coordinates, "tensor, context, expert, data, pipeline", at_least(0).with_length(5).required());
 }
 
+void InitFrom::describe(ConfigVisitor& v) {
+  v.field("asked", asked, "the path that --init-from named");
+  v.field("folder", folder, "checkpoint whose weights the run starts from; empty: none");
+  v.field("manifest_sha256", manifest_sha256, "of its manifest.json, when the run was first launched");
+  v.field("kind", kind, "of that checkpoint");
+  v.field("step", step, "of that checkpoint", at_least(0));
+}
+
 void Job::describe(ConfigVisitor& v) {
   v.field("schema", schema, "version of this file's form", one_of({std::string(kJobSchema)}).required());
   v.field("build_id", build_id, "build of the launcher; a worker built otherwise refuses", Rule{}.required());
@@ -57,6 +65,8 @@ void Job::describe(ConfigVisitor& v) {
   v.field("ranks", ranks, "where each rank runs", Rule{}.required());
   v.field("threads_per_rank", threads_per_rank, "compute threads of a rank", at_least(1));
   v.field("resume", resume, "auto | never | a checkpoint folder");
+  v.field("allow_intermediate", allow_intermediate, "resume may name a state with infinities or NaNs");
+  v.field("init_from", init_from, "weights to start from, as long as there is no checkpoint to resume");
   v.field("peak_flops_per_rank", peak_flops_per_rank, "FLOP/s a rank could reach; 0: not known", at_least(0));
   v.field("peak_flops_origin", peak_flops_origin, "who says so");
   v.field("memory_limit_bytes_per_rank", memory_limit_bytes_per_rank, "0: none", at_least(0));

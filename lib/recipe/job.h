@@ -22,6 +22,16 @@ struct JobRank {
   void describe(ConfigVisitor& v);
 };
 
+// The checkpoint whose weights a run starts from instead of random ones; empty folder: none.
+struct InitFrom {
+  std::string asked{};            // the path that --init-from named, absolute: a checkpoint or a run
+  std::string folder{};           // of the checkpoint, absolute
+  std::string manifest_sha256{};  // what was found there when the run was first launched
+  std::string kind{};
+  int64_t step = 0;  // of the run that it belongs to; 0 for imported weights
+  void describe(ConfigVisitor& v);
+};
+
 struct Job {
   std::string schema = "trainctl-launch-1";
   std::string build_id;  // of the launcher; a worker built otherwise refuses
@@ -31,6 +41,8 @@ struct Job {
   std::vector<JobRank> ranks;  // by rank, all of them
   int64_t threads_per_rank = 1;
   std::string resume = "auto";              // auto | never | a checkpoint folder
+  bool allow_intermediate = false;          // resume may name a state with infinities or NaNs
+  InitFrom init_from{};                     // used as long as there is no checkpoint to resume
   double peak_flops_per_rank = 0;           // from the topology file; 0: not known, MFU is then null
   std::string peak_flops_origin;            // "measured by topology discover", "typed", ...
   int64_t memory_limit_bytes_per_rank = 0;  // 0: none

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "base/config_io.h"
 #include "data/tokenizer.h"
 #include "kernels/table.h"
 
@@ -102,8 +103,9 @@ std::vector<StateClass> derived_of(const Recipe& recipe) {
 
 void describe_run(const Job& job, const Sampler& sampler, CheckpointerOptions& options) {
   options.topology = topology_of(job).dump();
-  options.provenance =
-      json{{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}}.dump();
+  json provenance = {{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}};
+  if (!job.init_from.folder.empty()) provenance["init_from"] = write_config(job.init_from);
+  options.provenance = provenance.dump();
   options.meta = {{"meta/config.json", text(recipe_to_json(job.recipe))},
                   {"meta/tokenizer/tokenizer.json", text(tokenizer_of(job.recipe.data))},
                   {"meta/features.json", text(features_of(job))},

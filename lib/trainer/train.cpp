@@ -16,6 +16,7 @@
 #include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
 #include "trainer/engine.h"
+#include "trainer/initial_weights.h"
 #include "trainer/metrics.h"
 #include "trainer/placement_check.h"
 #include "trainer/rank_report.h"
@@ -137,6 +138,7 @@ class RankRun {
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
+    o.parent = job_.init_from.manifest_sha256;
     describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
     o.agreement.rank = rank_;
@@ -147,21 +149,31 @@ class RankRun {
     return o;
   }
 
+  // Of step 0: random, or those of another checkpoint; optimizer, data and schedule start anew in both cases.
+  void first_weights() {
+    const InitFrom& from = job_.init_from;
+    if (from.folder.empty()) return initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+    engine_->context->place("load initial weights");
+    const Watchdog::Extension longer(*watchdog_, 0, "loading initial weights");
+    load_initial_weights(from, engine_->model, *engine_->device);
+    tell("note", fmt::format("starts from the weights of {} ({}, step {})", from.folder, from.kind, from.step));
+  }
+
   // Returns the steps already done.
   int64_t restore() {
     if (job_.resume == "never") {
-      initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+      first_weights();
       return 0;
     }
     engine_->context->place("restore a checkpoint");
     const Watchdog::Extension longer(*watchdog_, 0, "restoring a checkpoint");
-    const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume);
+    const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume, job_.allow_intermediate);
     for (const std::string& why : found.rejected) tell("warning", "checkpoint not used: " + why);
     if (!found.found) {
       if (first() && std::filesystem::exists(paths_.metrics()) && std::filesystem::file_size(paths_.metrics()) > 0)
         tell("warning",
              "no checkpoint to continue from: training starts anew, and metrics of the earlier steps are dropped");
-      initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+      first_weights();
       return 0;
     }
     const ScalarState& s = found.scalars;

@@ -1,79 +1,13 @@
 // tests/golden/hugging_face_test.cpp -- logits, loss and every gradient equal those that Hugging Face transformers gave
 // in f32 (tests/golden/hf, made by scripts/make_fixtures.py), on one rank and on several.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <mutex>
 
-#include "base/atomic_file.h"
-#include "checkpoint/safetensors.h"
+#include "hf_fixture.h"
 #include "runtime/batches.h"
 #include "support/catch.h"
-#include "support/tiny.h"
 
 namespace trainctl::testing {
 namespace {
-
-std::filesystem::path fixtures() {
-  const char* source = std::getenv("TRAINCTL_SOURCE");
-  return std::filesystem::path(source ? source : ".") / "tests/golden/hf";
-}
-
-template <class T>
-std::vector<T> read_tensor(const SafetensorsReader& reader, const SafetensorsTensor& t) {
-  std::vector<T> values(static_cast<size_t>(t.bytes()) / sizeof(T));
-  reader.read(t, values.data(), t.bytes());
-  return values;
-}
-
-struct Fixture {
-  Recipe recipe;
-  int64_t batch = 0, sequence = 0;
-  std::vector<int32_t> tokens, labels;
-  std::vector<float> logits;
-  double loss = 0;
-  Tensors weights, gradients;
-};
-
-Fixture load(const std::string& name) {
-  Fixture f;
-  const SafetensorsReader reader(fixtures() / (name + ".safetensors"));
-  for (const SafetensorsTensor& t : reader.header().tensors) {
-    if (t.name == "tokens") {
-      f.tokens = read_tensor<int32_t>(reader, t);
-      f.batch = t.shape.at(0);
-      f.sequence = t.shape.at(1);
-    }
-    if (t.name == "labels") f.labels = read_tensor<int32_t>(reader, t);
-    if (t.name == "logits") f.logits = read_tensor<float>(reader, t);
-    if (t.name == "loss") f.loss = read_tensor<double>(reader, t).at(0);
-    if (t.name.starts_with("weight/")) f.weights[t.name.substr(7)] = read_tensor<float>(reader, t);
-    if (t.name.starts_with("grad/")) f.gradients[t.name.substr(5)] = read_tensor<float>(reader, t);
-  }
-  const std::string text = fmt::format(
-      R"({{"name":"{}","model":{},"data":{{"train":[{{"path":"fixture"}}],"sequence_tokens":{}}},"parallelism":{{}},
-          "optimizer":{{"lr":0.001}},"runtime":{{"steps":1,"global_batch_size":{},"micro_batch_size":1}},"checkpoint":{{}}}})",
-      name, read_file(fixtures() / (name + ".json")), f.sequence, f.batch);
-  f.recipe = load_recipe_text(text, name).recipe;
-  return f;
-}
-
-class FixtureSource final : public BatchSource {
- public:
-  explicit FixtureSource(const Fixture& f) : f_(f) {}
-  void fill(SampleSplit, int64_t first, int64_t count, const SampleBuffers& out) override {
-    const auto n = static_cast<size_t>(count * f_.sequence);
-    std::copy_n(f_.tokens.begin() + first * f_.sequence, n, out.tokens);
-    std::copy_n(f_.labels.begin() + first * f_.sequence, n, out.labels);
-    for (size_t i = 0; i < n; ++i) out.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(f_.sequence));
-  }
-
- private:
-  const Fixture& f_;
-};
 
 // Logits of the whole fixture batch on one rank.
 std::vector<float> logits_of(Engine& engine, const Fixture& f) {
@@ -91,7 +25,7 @@ std::vector<float> logits_of(Engine& engine, const Fixture& f) {
 }
 
 void check_fixture(const std::string& name) {
-  const Fixture f = load(name);
+  const Fixture f = load_fixture(name);
   double total = 0;
   for (const auto& [parameter, values] : f.gradients) total += norm_of(values) * norm_of(values);
   total = std::sqrt(total);

@@ -229,7 +229,9 @@ TEST_CASE("a state with infinities or NaNs is kept as intermediate and never res
   const RestoreResult result = c.restore(state.catalog);
   CHECK(result.step == 1);
   CHECK(result.rejected.size() == 2);
-  const RestoreResult named = c.restore(state.catalog, (folder.path() / "step-00000003").string());
+  const std::string third = (folder.path() / "step-00000003").string();
+  CHECK_THROWS_AS(c.restore(state.catalog, third), Error);
+  const RestoreResult named = c.restore(state.catalog, third, /*allow_intermediate=*/true);
   CHECK(named.step == 3);
   CHECK(std::isinf(named.scalars.last_loss));
 }

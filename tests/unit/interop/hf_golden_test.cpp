@@ -1,4 +1,6 @@
 // tests/unit/interop/hf_golden_test.cpp -- what an export of each golden model holds.
+#include <set>
+
 #include "interop/hf_export.h"
 #include "interop_support.h"
 #include "support/catch.h"
@@ -136,8 +138,25 @@ TEST_CASE("the end of a document is named where the vocabulary holds it", "[inte
   const HfExportReport report = export_hf(save_weights(scratch.path() / "checkpoints", g), scratch.path() / "out");
   CHECK(read_json(scratch.path() / "out/config.json")["eos_token_id"] == 256);
   CHECK(read_json(scratch.path() / "out/generation_config.json")["eos_token_id"] == 256);
-  REQUIRE(report.notes.size() == 1);
-  CHECK(file_bytes(scratch.path() / "out/README.md").find(report.notes[0]) != std::string::npos);
+  CHECK(report.notes.empty());
+  // Byte-level BPE without merges: one visible character per byte, so every text becomes its bytes.
+  const json tokenizer = read_json(scratch.path() / "out/tokenizer.json");
+  CHECK(tokenizer["model"]["merges"].empty());
+  std::set<std::string> texts;
+  std::map<int64_t, std::string> text_of;
+  for (const auto& [text, id] : tokenizer["model"]["vocab"].items()) {
+    texts.insert(text);
+    text_of[id] = text;
+  }
+  CHECK(texts.size() == 257);
+  for (int byte = 0x21; byte < 0x7f; ++byte) CHECK(text_of[byte] == std::string(1, static_cast<char>(byte)));
+  CHECK(text_of[' '] == "\u0120");  // as in the published tokenizer of GPT-2
+  CHECK(text_of['\n'] == "\u010a");
+  CHECK(text_of[0] == "\u0100");
+  CHECK(text_of[0xad] == "\u0143");
+  CHECK(text_of[0xff] == "\u00ff");
+  CHECK(text_of[256] == "<|endoftext|>");
+  CHECK(read_json(scratch.path() / "out/tokenizer_config.json")["eos_token"] == "<|endoftext|>");
 }
 
 TEST_CASE("bf16 weights are exported as they are, f32 ones rounded to nearest even when asked", "[interop]") {

@@ -1,8 +1,10 @@
 // tests/unit/interop/hf_import_fault_test.cpp -- folders that are refused, and what a refused import leaves: nothing.
 #include <cstring>
 #include <limits>
+#include <random>
 
 #include "base/error.h"
+#include "checkpoint/scan.h"
 #include "interop/hf_export.h"
 #include "interop/hf_import.h"
 #include "interop_support.h"
@@ -188,4 +190,47 @@ TEST_CASE("an import never writes over something", "[interop]") {
   says(into(s.scratch.path() / "portable"), "is not empty");
   fs::create_directory(s.scratch.path() / "empty");
   CHECK(into(s.scratch.path() / "empty/") == "");
+}
+
+TEST_CASE("folders with random bytes changed are imported or refused, and never end the program", "[interop]") {
+  std::mt19937 random(11);
+  int64_t refused = 0, taken = 0;
+  for (const auto& [name, shard] :
+       {std::pair("gpt2", int64_t{5'000'000'000}), std::pair("llama_rope_yarn", int64_t{40'000})}) {
+    const Spoilt s(name, shard);
+    const std::string config = file_bytes(s.folder() / "config.json");
+    std::vector<fs::path> files;
+    for (const fs::path& file : files_below(s.folder()))
+      if (file.extension() == ".safetensors" || file.filename() == "config.json" ||
+          file.filename() == "model.safetensors.index.json")
+        files.push_back(file);
+    for (int trial = 0; trial < 150; ++trial) {
+      const fs::path& file = files[random() % files.size()];
+      const std::string whole = file_bytes(file);
+      std::string changed = whole;
+      const size_t head = std::min<size_t>(whole.size(), 3000);  // where the sizes and names are
+      for (int n = 1 + static_cast<int>(random() % 3); n > 0; --n) {
+        const size_t at = random() % head;
+        const auto byte = static_cast<char>(random() % 2 != 0 ? random() % 256 : "0123456789{}[]\",:-e"[random() % 19]);
+        if (random() % 4 == 0)
+          changed.erase(at, 1 + random() % 8);
+        else
+          changed[at] = byte;
+      }
+      put_bytes(file, changed);
+      try {
+        import_hf(s.folder(), s.scratch.path() / "out");
+        CHECK(inspect_folder(s.scratch.path() / "out").state == CheckpointState::usable);
+        ++taken;
+      } catch (const Error& e) {
+        if (e.kind() != ErrorKind::input) FAIL_CHECK(file << ": " << e.what());
+        ++refused;
+      }
+      fs::remove_all(s.scratch.path() / "out");
+      put_bytes(file, whole);
+      if (names_below(s.scratch.path()) != std::vector<std::string>{"checkpoints", "hf"}) FAIL("something was left");
+    }
+  }
+  CHECK(refused > 100);
+  CHECK(taken > 0);
 }

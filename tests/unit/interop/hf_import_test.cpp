@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/safetensors.h"
+#include "interop/gguf_export.h"
 #include "interop/half.h"
 #include "interop/hf_export.h"
 #include "interop_support.h"
@@ -61,17 +62,6 @@ RawTensor as_half(const RawTensor& f32) {
     std::memcpy(half.bytes.data() + 2 * i, &h, 2);
   }
   return half;
-}
-
-RawTensor as_bf16(const RawTensor& f32) {
-  RawTensor narrow{"BF16", f32.shape, std::string(f32.bytes.size() / 2, '\0')};
-  for (size_t i = 0; i < narrow.bytes.size() / 2; ++i) {
-    float x = 0;
-    std::memcpy(&x, f32.bytes.data() + 4 * i, 4);
-    const bf16 b(x);
-    std::memcpy(narrow.bytes.data() + 2 * i, &b, 2);
-  }
-  return narrow;
 }
 
 }  // namespace
@@ -309,4 +299,8 @@ TEST_CASE("export and import need memory for the largest tensor and little more"
   REQUIRE(fs::file_size(scratch.path() / "hf/model.safetensors") > 300'000'000);
   CHECK(growth_of_peak([&] { import_hf(scratch.path() / "hf", scratch.path() / "portable"); }) < kLargest + kSlack);
   CHECK(growth_of_peak([&] { export_hf(scratch.path() / "portable", scratch.path() / "out"); }) < kLargest + kSlack);
+  GgufExportOptions q8;
+  q8.type = GgufType::q8_0;
+  CHECK(growth_of_peak([&] { export_gguf(scratch.path() / "portable", scratch.path() / "out.gguf", q8); }) <
+        kLargest + kSlack);
 }

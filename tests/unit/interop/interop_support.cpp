@@ -208,6 +208,17 @@ RawTensor raw_f32(const std::vector<int64_t>& shape, const std::vector<float>& v
   return t;
 }
 
+RawTensor as_bf16(const RawTensor& f32) {
+  RawTensor narrow{"BF16", f32.shape, std::string(f32.bytes.size() / 2, '\0')};
+  for (size_t i = 0; i < narrow.bytes.size() / 2; ++i) {
+    float x = 0;
+    std::memcpy(&x, f32.bytes.data() + 4 * i, 4);
+    const bf16 b(x);
+    std::memcpy(narrow.bytes.data() + 2 * i, &b, 2);
+  }
+  return narrow;
+}
+
 void put_golden_folder(const fs::path& scratch, const std::string& name, const fs::path& folder) {
   export_hf(save_weights(scratch / ("checkpoints-" + name), golden(name)), folder);
 }

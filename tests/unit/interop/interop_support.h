@@ -68,6 +68,7 @@ using RawTensors = std::map<std::string, RawTensor>;
 // A safetensors file written apart from lib/checkpoint.
 void put_safetensors(const std::filesystem::path& path, const RawTensors& tensors);
 RawTensor raw_f32(const std::vector<int64_t>& shape, const std::vector<float>& values);
+RawTensor as_bf16(const RawTensor& f32);  // rounded to nearest even
 
 // The golden model of that name as a Hugging Face folder (an export of its weights).
 void put_golden_folder(const std::filesystem::path& scratch, const std::string& name,

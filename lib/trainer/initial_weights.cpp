@@ -1,0 +1,79 @@
+// lib/trainer/initial_weights.cpp -- judging the source against the model, and reading it.
+#include "trainer/initial_weights.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/restore_weights.h"
+#include "checkpoint/verify.h"
+#include "model/model.h"
+#include "parallel/apply_parallelism.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+bool holds_weights(const std::string& kind) { return kind == "training" || kind == "portable" || kind == "inference"; }
+
+fs::path choose_folder(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    fail(ErrorKind::checkpoint, fmt::format("--init-from {}: there is nothing; give a checkpoint, a run directory, or "
+                                            "what `trainctl checkpoint import` made",
+                                            path.string()));
+  if (is_checkpoint_folder(path)) return path;
+  if (fs::exists(path / "config.json", ignored))
+    fail(ErrorKind::checkpoint, fmt::format("--init-from {} is a Hugging Face folder; make a checkpoint of it first: "
+                                            "trainctl checkpoint import --from hf {}",
+                                            path.string(), path.string()));
+  std::string rejected;
+  for (const CheckpointInfo& info : scan_checkpoints(checkpoint_root_of(path))) {
+    if (info.state == CheckpointState::usable && holds_weights(info.kind)) return info.folder;
+    rejected +=
+        fmt::format("\n  {}: {}", info.folder.string(), info.reason.empty() ? "its kind is " + info.kind : info.reason);
+  }
+  fail(ErrorKind::checkpoint, fmt::format("--init-from {} has no usable checkpoint{}", path.string(), rejected));
+}
+
+std::vector<WeightShape> weights_of(const ModelConfig& config) {
+  std::vector<WeightShape> weights;
+  std::set<std::string> names;
+  for (const auto& module : build_model(config).modules)
+    for (const ParameterPtr* parameter : module->parameters())
+      if (names.insert((*parameter)->spec.name).second)
+        weights.push_back({(*parameter)->spec.name, (*parameter)->spec.shape});
+  return weights;
+}
+
+}  // namespace
+
+InitFrom choose_initial_weights(const fs::path& path, bool allow_intermediate, const ModelConfig& model) {
+  const fs::path folder = fs::absolute(choose_folder(path)).lexically_normal();
+  const CheckpointReader reader(folder);
+  const std::string& kind = reader.manifest().kind;
+  if (kind == "intermediate" && !allow_intermediate)
+    fail(ErrorKind::checkpoint, fmt::format("--init-from {}: its kind is intermediate (the state holds infinities or "
+                                            "NaNs, or its loss was none); add --allow-intermediate to start from it",
+                                            folder.string()));
+  if (const std::string faults = weight_faults(reader, weights_of(model)); !faults.empty())
+    fail(ErrorKind::checkpoint,
+         fmt::format("--init-from {}: its weights are not those of this recipe's model:{}", folder.string(), faults));
+  return {fs::absolute(path).lexically_normal().string(), folder.string(), reader.info().manifest_sha256, kind,
+          reader.manifest().step};
+}
+
+void load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device) {
+  CheckpointReader reader(from.folder);
+  if (reader.info().manifest_sha256 != from.manifest_sha256)
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} is not the checkpoint that this run was to start from: its manifest has "
+                     "the SHA-256 {}, not {}",
+                     from.folder, reader.info().manifest_sha256, from.manifest_sha256));
+  restore_weights(reader, weight_catalog(model), device);
+  refresh_compute_weights(model);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,25 @@
+// lib/trainer/initial_weights.h -- weights to start from, out of another checkpoint: chosen by the launcher, loaded by
+// every rank.
+#pragma once
+
+#include <filesystem>
+
+#include "device/device.h"
+#include "model/model_config.h"
+#include "parallel/sharded_model.h"
+#include "recipe/job.h"
+
+namespace trainctl {
+
+// The checkpoint that `path` stands for: itself, or of a run directory or a folder of checkpoints the newest usable one
+// of kind training, portable or inference. `model` is resolved. Throws Error{checkpoint}: there is none; it is
+// unusable; its kind is intermediate and `allow_intermediate` is false; its weights are not exactly those of the model
+// (missing, unexpected and mis-shaped ones are listed, all of them).
+InitFrom choose_initial_weights(const std::filesystem::path& path, bool allow_intermediate, const ModelConfig& model);
+
+// Fills this rank's master weights with its boxes of the stored ones, whatever layout wrote them, and the compute
+// weights from them: from the f32 master where one is stored, else from the weights. Every block is verified. Not
+// collective. Throws Error{checkpoint} when it cannot be used, or is not the one that was chosen (another manifest).
+void load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device);
+
+}  // namespace trainctl

@@ -1,0 +1,179 @@
+// tests/training/init_from_test.cpp -- `trainctl launch --init-from`: whole runs that start from other weights.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/catch.h"
+#include "support/launch_fixture.h"
+
+namespace trainctl::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Runs {
+ public:
+  Runs() : fixture_(1) { fixture_.use_real_worker(); }
+
+  // In one process, one rank; 4 steps unless said otherwise; evaluations as often.
+  SubprocessResult launch(const std::string& run_dir, const std::vector<std::string>& more) const {
+    std::vector<std::string> argv = {program("trainctl"),
+                                     "launch",
+                                     fixture_.recipe,
+                                     "--topology",
+                                     fixture_.topology,
+                                     "--launcher",
+                                     "threads",
+                                     "--oversubscribe",
+                                     "--threads-per-rank",
+                                     "1",
+                                     "--run-dir",
+                                     run_dir,
+                                     "--set",
+                                     "data.validation_fraction=0.2",
+                                     "--set",
+                                     "runtime.eval_batches=2"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run(argv, fixture_.options("", 60));
+  }
+  void train(const std::string& run_dir, const std::vector<std::string>& more) const {
+    const SubprocessResult r = launch(run_dir, more);
+    INFO(run_dir << "\n" << r.out << r.err);
+    REQUIRE(r.exit_code == 0);
+  }
+  SubprocessResult trainctl(std::vector<std::string> argv) const {
+    argv.insert(argv.begin(), program("trainctl"));
+    return run(argv, fixture_.options("", 60));
+  }
+  json inspect(const std::string& run_dir) const {
+    const SubprocessResult r = trainctl({"checkpoint", "inspect", run_dir, "--json"});
+    REQUIRE(r.exit_code == 0);
+    return json::parse(r.out);
+  }
+  // Of metrics.jsonl: the values of `key` ("loss", "eval_loss") by step.
+  std::map<int64_t, double> metric(const std::string& run_dir, const std::string& key) const {
+    std::map<int64_t, double> values;
+    std::istringstream lines(read_text(path() / run_dir / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const json j = json::parse(line); j.contains(key)) values[j.at("step")] = j.at(key);
+    return values;
+  }
+  fs::path path() const { return fixture_.folder.path(); }
+
+ private:
+  LaunchFixture fixture_;
+};
+
+std::vector<std::string> set(const std::vector<std::string>& values, std::vector<std::string> more = {}) {
+  for (const std::string& value : values) more.insert(more.end(), {"--set", value});
+  return more;
+}
+
+const std::string kOneRank = "parallelism.tensor_parallel=1", kPp2 = "parallelism.pipeline_parallel=2";
+
+void refused(const SubprocessResult& r, int code, const std::string& part) {
+  INFO(r.out << r.err);
+  CHECK(r.exit_code == code);
+  CHECK_THAT(r.err, Catch::Contains(part));
+}
+
+}  // namespace
+
+TEST_CASE("a run from the weights of another, as they are, exported and imported, starts where that one ended",
+          "[training][init-from]") {
+  const Runs runs;
+  runs.train("base", set({kOneRank, "runtime.steps=6", "runtime.eval_every_steps=6", "runtime.seed=5"}));
+  const double ended = runs.metric("base", "eval_loss").at(6);
+  REQUIRE(runs.trainctl({"checkpoint", "export", "base", "--to", "hf", "--output", "hf"}).exit_code == 0);
+  REQUIRE(runs.trainctl({"checkpoint", "import", "--from", "hf", "hf", "--output", "imported"}).exit_code == 0);
+
+  // A learning rate that moves nothing: the evaluation after the first step is one of the weights it started from.
+  const std::vector<std::string> still = {"runtime.steps=1", "runtime.eval_every_steps=1", "optimizer.lr=1e-30",
+                                          "runtime.seed=5"};
+  const auto with = [&still](std::vector<std::string> layout) {
+    layout.insert(layout.end(), still.begin(), still.end());
+    return layout;
+  };
+  runs.train("random", set(with({kOneRank})));
+  CHECK(runs.metric("random", "eval_loss").at(1) > ended + 0.1);
+  runs.train("from_run", set(with({kOneRank}), {"--init-from", "base"}));
+  runs.train("from_import", set(with({kOneRank}), {"--init-from", "imported"}));
+  runs.train("from_four",
+             set(with({"parallelism.tensor_parallel=2", kPp2}), {"--init-from", "imported", "--ranks", "4"}));
+  for (const char* run_dir : {"from_run", "from_import", "from_four"}) {
+    INFO(run_dir);
+    CHECK(runs.metric(run_dir, "eval_loss").at(1) == Approx(ended).epsilon(1e-6));
+    CHECK(runs.metric(run_dir, "loss").at(1) == Approx(runs.metric("from_run", "loss").at(1)).epsilon(1e-5));
+  }
+  CHECK(runs.metric("from_import", "loss") == runs.metric("from_run", "loss"));  // the same bits
+
+  const json base = runs.inspect("base"), made = runs.inspect("from_run");
+  CHECK(made["step"] == 1);
+  CHECK(made["parent"] == base["manifest_sha256"]);
+  CHECK(made["provenance"]["init_from"]["manifest_sha256"] == base["manifest_sha256"]);
+  CHECK(made["provenance"]["init_from"]["kind"] == "training");
+  CHECK(made["provenance"]["init_from"]["step"] == 6);
+  CHECK(runs.inspect("from_four")["provenance"]["init_from"]["kind"] == "portable");
+}
+
+TEST_CASE("a run that started from other weights goes on with its own, and starts from them again while it has none",
+          "[training][init-from]") {
+  const Runs runs;
+  runs.train("base", set({kOneRank, "runtime.steps=3", "runtime.seed=5"}));
+  const auto from_base = [](std::vector<std::string> settings) {
+    settings.push_back(kOneRank);
+    return set(settings, {"--init-from", "base"});
+  };
+  runs.train("straight", from_base({"runtime.steps=4", "optimizer.schedule.decay_steps=4"}));
+  const auto straight = runs.metric("straight", "loss");
+
+  runs.train("parts", from_base({"runtime.steps=2", "optimizer.schedule.decay_steps=4"}));
+  const SubprocessResult again =
+      runs.launch("parts", from_base({"runtime.steps=4", "optimizer.schedule.decay_steps=4"}));
+  INFO(again.out << again.err);
+  REQUIRE(again.exit_code == 0);
+  CHECK_THAT(again.out + again.err, Catch::Contains("continues after step 2"));
+  CHECK(runs.metric("parts", "loss") == straight);
+  CHECK(runs.inspect("parts")["provenance"]["init_from"]["step"] == 3);
+
+  // Nothing was saved: the launch.json of the run still says what it starts from.
+  const std::vector<std::string> unsaved = {"checkpoint.at_end=false", "optimizer.schedule.decay_steps=4"};
+  runs.train("unsaved", from_base({unsaved[0], unsaved[1], "runtime.steps=1"}));
+  runs.train("unsaved", set({kOneRank, unsaved[1], "runtime.steps=4"}));
+  CHECK(runs.metric("unsaved", "loss") == straight);
+
+  // The source may be gone once the run has a state of its own.
+  fs::rename(runs.path() / "base", runs.path() / "elsewhere");
+  runs.train("parts", set({kOneRank, "runtime.steps=5", "optimizer.schedule.decay_steps=4"}));
+  runs.train("parts", from_base({"runtime.steps=6", "optimizer.schedule.decay_steps=4"}));
+}
+
+TEST_CASE("contradictions and unfit sources are refused before anything is made", "[training][init-from]") {
+  const Runs runs;
+  runs.train("base", set({kOneRank, "runtime.steps=1"}));
+  runs.train("other", set({kOneRank, "runtime.steps=1", "runtime.seed=9"}));
+  runs.train("own", set({kOneRank, "runtime.steps=1"}));
+  runs.train("started", set({kOneRank, "runtime.steps=1"}, {"--init-from", "base"}));
+  const auto launch = [&](const std::string& run_dir, const std::vector<std::string>& more,
+                          const std::vector<std::string>& settings = {}) {
+    std::vector<std::string> all = {kOneRank, "runtime.steps=1"};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return runs.launch(run_dir, set(all, more));
+  };
+  refused(launch("new", {"--init-from", "base", "--resume", "base"}), 2, "contradict each other");
+  refused(launch("new", {"--allow-intermediate"}), 2, "--allow-intermediate");
+  refused(launch("new", {"--init-from", "nowhere"}), 5, "there is nothing");
+  refused(launch("new", {"--init-from", "base"}, {"model.d_ff=96"}), 5, "has the shape [128, 64] there, [96, 64] here");
+  refused(launch("own", {"--init-from", "base"}), 2, "did not start from other weights");
+  refused(launch("started", {"--init-from", "other"}), 2, "another checkpoint than the one");
+  REQUIRE(runs.trainctl({"checkpoint", "export", "base", "--to", "hf", "--output", "hf"}).exit_code == 0);
+  REQUIRE(runs.trainctl({"checkpoint", "import", "--from", "hf", "hf", "--output", "imported"}).exit_code == 0);
+  refused(launch("new", {"--init-from", "hf"}), 5, "checkpoint import --from hf");
+  CHECK_FALSE(fs::exists(runs.path() / "new"));
+  refused(launch("new", {"--resume", "imported"}), 5, "its kind is portable");
+  REQUIRE(runs.trainctl({"checkpoint", "mark", "unusable", "imported", "--reason", "licence"}).exit_code == 0);
+  refused(launch("newer", {"--init-from", "imported"}), 5, "licence");
+  CHECK_FALSE(fs::exists(runs.path() / "newer"));
+}
+
+}  // namespace trainctl::testing
