@@ -1,5 +1,5 @@
 // apps/trainctl/cmd_checkpoint.cpp -- `trainctl checkpoint list | inspect | diff`: what only looks. What leaves a mark,
-// and export, have their own files.
+// export and import have their own files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -167,25 +167,25 @@ void inspect(const CheckpointOptions& o) {
     print_out(wrapped(fmt::format("verified {}: {}", date_of(info.verified_ns), info.verified_how), 2));
   if (info.pinned) print_out(wrapped("pinned: " + info.pin_reason, 2));
   for (const std::string& note : info.notes) print_out(wrapped("note: " + note, 2));
-  print_out(wrapped(fmt::format("saved {} ({}) by run {}, {} ranks, {} in {} files", date_of(m.created_ns), m.reason,
-                                m.run_id, m.world, human_bytes(info.bytes), m.files.size()),
-                    2));
   print_out(
-      wrapped(fmt::format("loss {:.6g}, gradient norm {:.6g}, {} samples and {} tokens consumed", m.scalars.last_loss,
-                          m.scalars.last_grad_norm, m.scalars.consumed_samples, m.scalars.consumed_tokens),
+      wrapped(fmt::format("saved {} ({}) by run {}, {}, {} in {}", date_of(m.created_ns), m.reason, m.run_id,
+                          counted(m.world, "rank"), human_bytes(info.bytes), counted(std::ssize(m.files), "file")),
               2));
+  print_out(wrapped(fmt::format("loss {:.6g}, gradient norm {:.6g}, {} and {} consumed", m.scalars.last_loss,
+                                m.scalars.last_grad_norm, counted(m.scalars.consumed_samples, "sample"),
+                                counted(m.scalars.consumed_tokens, "token")),
+                    2));
   if (!m.parent.empty()) print_out(fmt::format("  continues {}\n", m.parent));
   print_out(wrapped(plain(m.topology), 2) + "\nstate classes\n");
   print_classes(m.completeness, 2);
-  print_out(fmt::format("\n{} tensors\n  {:<44} {:<11} {:<5} {:<16} {}\n", m.tensors.size(), "name", "role", "dtype",
-                        "shape", "stored"));
+  print_out(fmt::format("\n{}\n  {:<44} {:<11} {:<5} {:<16} {}\n", counted(std::ssize(m.tensors), "tensor"), "name",
+                        "role", "dtype", "shape", "stored"));
   const size_t shown = o.all_tensors ? m.tensors.size() : std::min<size_t>(m.tensors.size(), 24);
   for (size_t i = 0; i < shown; ++i) {
     const TensorRecord& t = m.tensors[i];
-    const std::string stored = !t.alias_of.empty() ? "as " + t.alias_of
-                               : !t.derived_from_role.empty()
-                                   ? "cast of " + t.derived_from_role
-                                   : fmt::format("{} part{}", t.chunks.size(), t.chunks.size() == 1 ? "" : "s");
+    const std::string stored = !t.alias_of.empty()            ? "as " + t.alias_of
+                               : !t.derived_from_role.empty() ? "cast of " + t.derived_from_role
+                                                              : counted(std::ssize(t.chunks), "part");
     const std::string line =
         fmt::format("  {:<44} {:<11} {:<5} {:<16} {}", t.name, t.role, name(t.dtype), to_string(t.shape), stored);
     print_out((o.all_tensors ? line : clipped(line, kTableColumns - 3)) + "\n");
@@ -214,10 +214,11 @@ void diff(const CheckpointOptions& o) {
   for (const std::string& scalar : d.scalars) print_out(wrapped(scalar, 0));
   for (const TensorDifference& t : d.tensors)
     print_out(wrapped(fmt::format("{} ({}): {}{}{}", t.name, t.role, t.what,
-                                  t.elements > 0 ? fmt::format(" in {} elements", t.elements) : std::string(),
+                                  t.elements > 0 ? " in " + counted(t.elements, "element") : std::string(),
                                   t.max_abs ? fmt::format(", by at most {:.6g}", *t.max_abs) : std::string()),
                       0));
-  print_out(fmt::format("{} tensors compared, {} differ{}\n", d.compared, d.tensors.size(),
+  print_out(fmt::format("{} compared, {}{}\n", counted(d.compared, "tensor"),
+                        counted(std::ssize(d.tensors), "differs", "differ"),
                         d.same() ? "; the checkpoints hold the same state" : ""));
 }
 
@@ -226,9 +227,8 @@ void diff(const CheckpointOptions& o) {
 void add_checkpoint_command(CLI::App& app) {
   CLI::App* group =
       app.add_subcommand("checkpoint",
-                         "Look into, prove, compare, mark, remove, rescue and export checkpoints.\n"
-                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).\n"
-                         "import is not in this version.");
+                         "Look into, prove, compare, mark, remove, rescue, export and import checkpoints.\n"
+                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).");
   group->require_subcommand(1);
   add_examples(*group, {"trainctl checkpoint list runs/llama_tiny_text/1",
                         "trainctl checkpoint verify --full runs/llama_tiny_text/1 --step 200"});
@@ -255,6 +255,7 @@ void add_checkpoint_command(CLI::App& app) {
 
   add_checkpoint_care_commands(*group, options);
   add_checkpoint_export_command(*group);
+  add_checkpoint_import_command(*group);
 }
 
 }  // namespace trainctl

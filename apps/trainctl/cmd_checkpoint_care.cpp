@@ -55,8 +55,8 @@ void verify(const CheckpointOptions& o) {
     for (const std::string& fault : report.faults) print_out("fault: " + fault + "\n");
     for (const std::string& note : report.notes) print_out("note: " + note + "\n");
     if (report.whole() && o.full)
-      print_out(fmt::format("{}: whole ({} blocks, {} read from the disk and compared with their digests){}\n",
-                            folder.string(), report.blocks, human_bytes(report.bytes),
+      print_out(fmt::format("{}: whole ({}, {} read from the disk and compared with their digests){}\n",
+                            folder.string(), counted(report.blocks, "block"), human_bytes(report.bytes),
                             report.info.verified ? "; marked VERIFIED" : ""));
     else if (report.whole())
       print_out(fmt::format("{}: markers, manifest, sizes and headers agree (--full compares every byte)\n",
@@ -189,9 +189,9 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
       "verified training state stay",
       prune, {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
   add_checkpoint_path(one, options, false);
-  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(CLI::PositiveNumber);
+  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(whole_number(1));
   one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   one->add_flag("--dry-run", options->dry_run, "Only say what would go");
 
   one = add_checkpoint_subcommand(

@@ -66,13 +66,10 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t 
     job.attempt = random_hex(32);
     make_directories(job.staging_folder() / "data");
     make_directories(job.staging_folder() / "receipts");
-    sync_directory(job.staging_folder());
-    sync_directory(root / kStagingName);
-    sync_directory(root);
     admission.attempt = job.attempt;
     admission.go = true;
   } catch (const std::exception& e) {
-    admission.reason = e.what();
+    admission.reason = fmt::format("rank 0: {}", e.what());
   }
   return admission;
 }

@@ -12,6 +12,11 @@ void CheckpointConfig::describe(ConfigVisitor& v) {
           "training states whose step is a multiple of this are never removed; 0: none",
           between(0, 1e12).also_called({"keep_period", "keep_every_n_steps"}));
   v.field("async", async, "write while training goes on", Rule{}.also_called({"async_save"}));
+  v.field(
+      "copy", copy,
+      "lazy = the state is copied beside the next step's forward and backward, and the optimizer waits for the copy; "
+      "blocking = before that step begins. Without async always blocking",
+      one_of({"lazy", "blocking"}));
   v.field("at_end", at_end, "save the state after the last step");
   v.field(
       "verify_after_save", verify_after_save,

@@ -16,6 +16,7 @@ struct CheckpointConfig {
   int64_t keep = 3;                        // newest usable ones; older ones are removed after a newer one is committed
   int64_t keep_every_steps = 0;            // training states of these steps stay for good; 0: none
   bool async = true;                       // write while training goes on
+  std::string copy = "lazy";               // lazy: copy beside the next forward and backward; blocking: before it
   std::string verify_after_save = "none";  // none | readback
   bool at_end = true;                      // save the state after the last step
   double deadline_s = 600;                 // for all ranks' receipts

@@ -118,6 +118,7 @@ std::optional<fs::path> clear_final_name(const SaveJob& job) {
   }
   const fs::path aside = job.root / fmt::format("{}{}-{}", kSupersededPrefix, name, job.attempt.substr(0, 8));
   rename_to_new_name(final_folder, aside);
+  sync_directory(job.root);  // before the new one takes the name: no power cut may keep that and lose this
   return aside;
 }
 
@@ -174,11 +175,13 @@ CommitResult commit_attempt(const SaveJob& job) {
     sync_directory(job.root);
     job.reached(SavePoint::published);
     write_file_atomically(job.final_folder() / kCommittedName, to_text(committed));
-  } catch (const std::exception&) {
-    // The name may be in place although its folder could not be synced: then the save did happen.
-    if (regular_file_bytes(job.final_folder() / kCommittedName) < 0 ||
-        inspect_folder(job.final_folder()).attempt != job.attempt)
-      take_back(job, aside);
+  } catch (const std::exception& e) {
+    // The name may be in place although its folder could not be synced: then the save did happen, and other ranks may
+    // have seen it. The older ones stay: a power cut could still undo it.
+    if (regular_file_bytes(job.final_folder() / kCommittedName) >= 0 &&
+        inspect_folder(job.final_folder()).attempt == job.attempt)
+      return {digest, e.what()};
+    take_back(job, aside);
     throw;
   }
   // From here on the checkpoint exists: what fails below is no failure of the save.

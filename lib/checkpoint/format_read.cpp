@@ -42,8 +42,9 @@ FileRecord file_of(const JsonFields& fields) {
   file.block_xxh128 = fields.hexes("block_xxh128", 32);
   const int64_t blocks = file.bytes / kBlockBytes + (file.bytes % kBlockBytes != 0);
   if (static_cast<int64_t>(file.block_xxh128.size()) != blocks)
-    fields.refuse("block_xxh128", fmt::format("has {} digests, a file of {} bytes has {} blocks",
-                                              file.block_xxh128.size(), file.bytes, blocks));
+    fields.refuse("block_xxh128",
+                  fmt::format("has {}, a file of {} has {}", counted(std::ssize(file.block_xxh128), "digest"),
+                              counted(file.bytes, "byte"), counted(blocks, "block")));
   file.file_root = fields.hex("file_root", 32);
   if (file.file_root != file_root_of(file.block_xxh128))
     fields.refuse("file_root", "is not the digest of the block digests");

@@ -160,9 +160,10 @@ int64_t free_bytes(const fs::path& folder) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-bool remove_tree(const fs::path& folder) {
+bool remove_tree(const fs::path& folder, std::string* cause) {
   std::error_code code;
   fs::remove_all(folder, code);
+  if (cause) *cause = code ? code.message() : "another process writes into it";
   std::error_code gone;
   return !fs::exists(fs::symlink_status(folder, gone));
 }

@@ -56,8 +56,9 @@ void rename_to_new_name(const std::filesystem::path& from, const std::filesystem
 // Bytes this user may still write to the file system of `folder`.
 int64_t free_bytes(const std::filesystem::path& folder);
 
-// Removes a folder with everything in it; links are removed, not followed. False when something remains.
-bool remove_tree(const std::filesystem::path& folder);
+// Removes a folder with everything in it; links are removed, not followed. False when something remains; `cause` then
+// says why.
+bool remove_tree(const std::filesystem::path& folder, std::string* cause = nullptr);
 
 // Names in a folder, sorted; empty when there is no such folder.
 std::vector<std::string> names_in(const std::filesystem::path& folder);

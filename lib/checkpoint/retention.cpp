@@ -79,7 +79,9 @@ void move_to_trash(const fs::path& folder) {
   if (::unlink((trash / kCommittedName).c_str()) != 0 && errno != ENOENT)
     fail(ErrorKind::environment, fmt::format("cannot remove {}: {}", (trash / kCommittedName).string(),
                                              std::generic_category().message(errno)));
-  if (!remove_tree(trash)) fail(ErrorKind::environment, fmt::format("cannot remove all of {}", trash.string()));
+  std::string cause;
+  if (!remove_tree(trash, &cause))
+    fail(ErrorKind::environment, fmt::format("cannot remove all of {}: {}", trash.string(), cause));
 }
 
 void empty_trash(const fs::path& root) {

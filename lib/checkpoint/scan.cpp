@@ -214,6 +214,27 @@ bool is_superseded(const CheckpointInfo& info) {
   return info.folder.filename().string().starts_with(kSupersededPrefix);
 }
 
+std::string steps_text(const std::vector<CheckpointInfo>& checkpoints) {
+  std::string text;
+  for (const CheckpointInfo& info : checkpoints)
+    text += fmt::format("{} {} ({})", text.empty() ? "" : ",", info.step, name(info.state));
+  if (text.empty()) return "none at all";
+  return (checkpoints.size() == 1 ? "step" : "steps") + text;
+}
+
+std::string what_is_there_instead(const fs::path& missing) {
+  const fs::path parent = fs::absolute(missing).lexically_normal().parent_path();
+  std::error_code code;
+  if (!fs::is_directory(parent, code)) return fmt::format("{} is no folder either", parent.string());
+  const fs::path root = checkpoint_root_of(parent);
+  const std::vector<CheckpointInfo> all = scan_checkpoints(root);
+  std::string text = fmt::format("{} has {}", root.string(), all.empty() ? "no checkpoint" : steps_text(all));
+  for (const CheckpointInfo& info : all)
+    if (info.state == CheckpointState::usable)
+      return text + fmt::format("; the newest usable one is {}", info.folder.string());
+  return text;
+}
+
 bool is_checkpoint_folder(const fs::path& path) {
   return is_there(path / kManifestName) || is_there(path / kCommittedName) || is_there(path / kUnusableName);
 }

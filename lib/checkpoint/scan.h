@@ -53,6 +53,12 @@ void check_plain_file(const std::filesystem::path& folder, const std::string& re
 
 bool is_superseded(const CheckpointInfo& info);  // by its name: another state of the same step has taken its place
 
+// For messages: "steps 30 (usable), 20 (damaged)", in the order given; "none at all".
+std::string steps_text(const std::vector<CheckpointInfo>& checkpoints);
+// For messages about a folder that was named and is not there: what the folder it would be in has, and how to name the
+// newest usable one.
+std::string what_is_there_instead(const std::filesystem::path& missing);
+
 // A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of
 // checkpoints it stands for. Throws Error{checkpoint} when it is none of these.
 std::filesystem::path checkpoint_root_of(const std::filesystem::path& path);

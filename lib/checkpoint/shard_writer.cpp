@@ -25,7 +25,15 @@ void leave_failed_receipt(const SaveJob& job, const std::string& reason) noexcep
       receipt.step = job.step;
       receipt.rank = job.rank;
       receipt.reason = reason;
-      write_file_atomically(job.staging_folder() / receipt_path(job.rank), to_text(receipt));
+      // Not synced: it is read by a running rank 0 or by nobody, and a disk that cannot sync must not silence it.
+      const fs::path path = job.staging_folder() / receipt_path(job.rank);
+      fs::path temporary = path;
+      temporary += fmt::format(".failed.{}", attempt);
+      const std::string text = to_text(receipt);
+      FileHandle file = FileHandle::create_exclusive(temporary);
+      file.write_at(text.data(), static_cast<int64_t>(text.size()), 0);
+      file.close();
+      fs::rename(temporary, path);
       return;
     } catch (const std::exception&) {
       ::unlink((job.root / kBallastName).c_str());

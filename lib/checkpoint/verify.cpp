@@ -149,22 +149,25 @@ Manifest read_manifest(const fs::path& folder) {
 }
 
 fs::path choose_checkpoint(const fs::path& path, std::optional<int64_t> step) {
-  if (is_checkpoint_folder(path) || step_of_folder(path.filename().string())) {
+  std::error_code code;
+  const std::string last = path.filename().string();
+  const bool named_by_step = step_of_folder(last).has_value();
+  if (last.starts_with("step") && !fs::is_directory(path, code))
+    fail(ErrorKind::checkpoint,
+         fmt::format("there is no checkpoint at {}; {}", path.string(), what_is_there_instead(path)));
+  if (is_checkpoint_folder(path) || named_by_step) {
     if (step && inspect_folder(path).step != *step)
       fail(ErrorKind::usage, fmt::format("{} is one checkpoint and not step {}", path.string(), *step));
     return path;
   }
   const fs::path root = checkpoint_root_of(path);
   const std::vector<CheckpointInfo> all = scan_checkpoints(root);
-  std::string steps;
-  for (const CheckpointInfo& info : all) {
+  for (const CheckpointInfo& info : all)
     if (step ? info.step == *step : info.state == CheckpointState::usable) return info.folder;
-    steps += fmt::format("{}{} ({})", steps.empty() ? "" : ", ", info.step, name(info.state));
-  }
   fail(ErrorKind::checkpoint,
        fmt::format("{} has no {}; it has {}", root.string(),
                    step ? fmt::format("checkpoint of step {}", *step) : std::string("usable checkpoint"),
-                   steps.empty() ? "none at all" : "steps " + steps));
+                   steps_text(all)));
 }
 
 }  // namespace trainctl

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/units.h"
 #include "recipe/batch.h"
 #include "recipe/layouts.h"
 #include "recipe/recipe.h"
@@ -46,8 +47,8 @@ ResolveResult resolve(const LoadedRecipe& loaded, int64_t world_size) {
     result.faults.push_back(loaded.source.fault(path, why));
   };
   if (world_size < 1) {
-    refuse("parallelism", fmt::format("a world of {} ranks is none; at least {} are needed", world_size,
-                                      smallest_world(loaded.recipe)));
+    refuse("parallelism", fmt::format("a world of {} ranks is none; at least {} needed", world_size,
+                                      counted(smallest_world(loaded.recipe), "is", "are")));
     return result;
   }
   resolve_model(r.model, r.data, loaded.source);

@@ -90,6 +90,7 @@ class RankRun {
     tell(kReadyEvent, "all ranks watch over their operations");
     checkpointer_.emplace(
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
+    engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {

@@ -174,6 +174,16 @@ TEST_CASE("a checkpoint is found by run directory, folder, step and its own path
   CHECK_THROWS_AS(choose_checkpoint(run.path(), 3), Error);
   CHECK_THROWS_AS(choose_checkpoint(root / "step-00000001", 2), Error);
   CHECK_THROWS_AS(choose_checkpoint(run.path() / "nowhere", std::nullopt), Error);
+  // A step that is not there: those that are, and the one to take, also when checkpoints/ was left out of the path.
+  for (const fs::path& missing : {root / "step-00000099", root / "step-9", run.path() / "step-00000099"}) {
+    const std::string instead = what_is_there_instead(missing);
+    INFO(instead);
+    CHECK_THAT(instead, Catch::Contains("steps 2 (usable), 1 (usable); the newest usable one is " +
+                                        (root / "step-00000002").string()));
+    CHECK_THROWS_WITH(choose_checkpoint(missing, std::nullopt), Catch::Contains(instead));
+  }
+  CHECK_THAT(what_is_there_instead(run.path() / "a/step-00000001"), Catch::Contains("is no folder either"));
+  CHECK_THROWS_WITH(choose_checkpoint(run.path(), 3), Catch::Contains("it has steps 2 (usable), 1 (usable)"));
   mark_unusable(root / "step-00000002", "bad", "test", "");
   CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000001");
   CHECK(choose_checkpoint(run.path(), 2) == root / "step-00000002");
