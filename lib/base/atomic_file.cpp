@@ -113,8 +113,9 @@ void make_directories(const std::filesystem::path& path) {
   }
   const std::filesystem::path parent = (path.has_filename() ? path : path.parent_path()).parent_path();
   const int code = try_sync_directory(parent.empty() ? "." : parent);
-  // A folder that may be written and not read cannot be synced.
-  if (code != 0 && code != EACCES) fail_on(ErrorKind::environment, "sync the folder", parent, code);
+  if (code == 0 || code == EACCES) return;  // a folder that may be written and not read cannot be synced
+  ::rmdir(path.c_str());                    // else the next attempt would take it for synced
+  fail_on(ErrorKind::environment, "sync the folder", parent, code);
 }
 
 void sync_directory(const std::filesystem::path& path) {

@@ -15,6 +15,7 @@
 namespace trainctl {
 
 inline constexpr int kMaxJsonDepth = 64;
+inline constexpr size_t kMaxJsonFaults = 200;  // then the parser gives up
 
 struct TextPosition {
   int line = 0;    // from 1; 0: not known (a default, or a --set override)
@@ -24,8 +25,8 @@ struct TextPosition {
 struct JsonNode {
   using Array = std::vector<JsonNode>;
   struct Member;
-  using Object = std::vector<Member>;  // in file order
-  std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, Array, Object> value = nullptr;
+  using Object = std::vector<Member>;                                                               // in file order
+  std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string, Array, Object> value;  // at first null
   TextPosition position;
   std::string origin;   // "" for the file; "--set key=value" for an override
   bool broken = false;  // stands for text that was already reported as a fault; readers pass over it
@@ -53,7 +54,7 @@ struct Fault {
 
 // Parses `text`. Faults after which the meaning is still clear (comments, trailing commas, duplicate keys, numbers out
 // of range, NaN, invalid UTF-8, a byte order mark) do not stop it, so that they are all reported together; anything
-// else does, and then `complete` is false and the last fault says why.
+// else does, and so do kMaxJsonFaults faults; then `complete` is false and the last fault says why.
 struct ParsedJson {
   JsonNode root;
   std::vector<Fault> faults;

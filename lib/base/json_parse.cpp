@@ -15,6 +15,9 @@ void JsonParser::report(TextPosition position, std::string message) {
   std::string path;
   for (const std::string& part : path_) path = join_path(path, part);
   faults_.push_back({std::move(path), position, std::move(message)});
+  if (faults_.size() < kMaxJsonFaults) return;
+  faults_.push_back({"", position, "too many faults; what follows was not read"});
+  throw Stop{};
 }
 
 void JsonParser::stop(TextPosition position, std::string message) {

@@ -115,7 +115,8 @@ class Checkpointer {
 };
 
 // Takes staging_bytes(catalog) from `arena` (category other) now, and touches them; no other allocation is made later.
-// `arena` must outlive the result. On a shape-only device only the accounting happens.
+// `arena` must outlive the result. On a shape-only device only the accounting happens. Throws Error{config} when
+// write_limit_bytes_per_s lets no save end before deadline_s.
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog);
 

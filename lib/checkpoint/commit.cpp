@@ -131,20 +131,23 @@ void take_back(const SaveJob& job, const std::optional<fs::path>& aside) {
 }  // namespace
 
 void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  bool written = false;
+  for (int attempt = 0; attempt < 2 && !written; ++attempt) {
     try {
       if (!fs::exists(job.staging_folder())) return;
       Unusable unusable{reason, fmt::format("save, rank {}", job.rank), "", wall_clock_ns()};
-      write_file_atomically(job.staging_folder() / kUnusableName, to_text(unusable));
-      break;
+      put_small_file(job.staging_folder() / kUnusableName, to_text(unusable));
+      written = true;
     } catch (const std::exception&) {  // a full disk: make room, once
       std::error_code ignored;
       fs::remove(job.root / kBallastName, ignored);
     }
   }
   try {
-    remove_tree(job.staging_folder() / "data");
-  } catch (const std::exception&) {  // the next save's admission tries again
+    // Where not even the reason can be written, the other ranks learn it from the folder that is gone. What remains is
+    // removed by the next save's admission.
+    remove_tree(written ? job.staging_folder() / "data" : job.staging_folder());
+  } catch (const std::exception&) {
   }
 }
 

@@ -34,7 +34,9 @@ class ImageWriter {
       : job_(job),
         staging_(staging),
         bucket_(job.write_limit_bytes_per_s, kWriteBytes, TokenBucket::Clock::now()),
-        transfers_(job.io) {}
+        transfers_(job.io) {
+    bucket_.take(kWriteBytes);  // a save starts without savings; later ones make up for oversleeping
+  }
 
   WrittenFiles run() {
     handles_.reserve(staging_.plan().files.size());  // transfers point at them

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -135,6 +136,20 @@ std::string read_small_file(const fs::path& path, int64_t limit) {
   std::string content(static_cast<size_t>(bytes), '\0');
   file.read_at(content.data(), bytes, 0);
   return content;
+}
+
+void put_small_file(const fs::path& path, std::string_view content) {
+  fs::path temporary = path;
+  temporary += ".tmp." + random_hex(8);
+  try {
+    FileHandle file = FileHandle::create_exclusive(temporary);
+    file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
+    file.close();
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_with(ErrorKind::environment, "write", path, errno);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
 }
 
 int64_t regular_file_bytes(const fs::path& path) {

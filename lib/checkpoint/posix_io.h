@@ -46,6 +46,9 @@ class FileHandle {
 // The content of a regular file of at most `limit` bytes. Throws Error{checkpoint} naming the file.
 std::string read_small_file(const std::filesystem::path& path, int64_t limit);
 
+// Replaces `path` with `content`, whole for every running reader. Not synced: for what need not outlive a power cut.
+void put_small_file(const std::filesystem::path& path, std::string_view content);
+
 // Size of a regular file; -1 when there is none, or it is a link or a folder.
 int64_t regular_file_bytes(const std::filesystem::path& path);
 

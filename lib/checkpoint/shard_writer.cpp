@@ -25,15 +25,8 @@ void leave_failed_receipt(const SaveJob& job, const std::string& reason) noexcep
       receipt.step = job.step;
       receipt.rank = job.rank;
       receipt.reason = reason;
-      // Not synced: it is read by a running rank 0 or by nobody, and a disk that cannot sync must not silence it.
-      const fs::path path = job.staging_folder() / receipt_path(job.rank);
-      fs::path temporary = path;
-      temporary += fmt::format(".failed.{}", attempt);
-      const std::string text = to_text(receipt);
-      FileHandle file = FileHandle::create_exclusive(temporary);
-      file.write_at(text.data(), static_cast<int64_t>(text.size()), 0);
-      file.close();
-      fs::rename(temporary, path);
+      // It is read by a running rank 0 or by nobody; a disk that cannot sync must not silence it.
+      put_small_file(job.staging_folder() / receipt_path(job.rank), to_text(receipt));
       return;
     } catch (const std::exception&) {
       ::unlink((job.root / kBallastName).c_str());
@@ -120,8 +113,12 @@ void await_commit(const SaveJob& job) {
     const auto committed = try_read(job.final_folder() / kCommittedName, committed_from_text);
     if (committed && committed->attempt == job.attempt) return;
     if (const std::string why = abandoned_reason(job); !why.empty()) fail(ErrorKind::checkpoint, why);
-    // Seen twice in a row: a rename between the two looks is not an abandoned attempt.
-    const bool gone = !fs::exists(job.staging_folder()) && !fs::exists(job.final_folder());
+    // Seen twice in a row: a rename between the two looks is not an abandoned attempt. A look that fails shows nothing.
+    const auto may_exist = [](const fs::path& path) {
+      std::error_code unknown;
+      return fs::exists(path, unknown) || unknown;
+    };
+    const bool gone = !may_exist(job.staging_folder()) && !may_exist(job.final_folder());
     absent = gone ? absent + 1 : 0;
     if (absent >= 2) fail(ErrorKind::checkpoint, "rank 0 gave this save up");
     if (wait.expired()) fail(ErrorKind::checkpoint, "rank 0 neither committed this save nor gave it up in time");

@@ -6,7 +6,11 @@ if(TRAINCTL_WERROR)
   target_compile_options(trainctl_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
                          -Wold-style-cast -Werror)
 endif()
-if(TRAINCTL_SANITIZE STREQUAL "address+undefined")
+if(TRAINCTL_FUZZ)
+  target_compile_options(trainctl_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(trainctl_options INTERFACE -fsanitize=address,undefined)
+elseif(TRAINCTL_SANITIZE STREQUAL "address+undefined")
   target_compile_options(trainctl_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                          -fno-omit-frame-pointer -g1)
   target_link_options(trainctl_options INTERFACE -fsanitize=address,undefined)

@@ -106,7 +106,7 @@ std::string fault_of(const Sweep& sweep, const Attempt& attempt, const SaveRun& 
     const auto tells = [&](const std::string& what) { return reasons.find(what) != std::string::npos; };
     if (!tells(attempt.lie.message)) fault += "the cause is not told: " + reasons;
     if (!tells(fmt::format("rank {}", attempt.point.rank))) fault += "the rank is not told: " + reasons;
-    if (!tells(run.folder.string())) fault += "no file is named: " + reasons;
+    if (!tells(run.folder.parent_path().string())) fault += "no file is named: " + reasons;
   }
   const std::filesystem::path at_once =
       attempt.lie.lasting ? run.folder : std::filesystem::path(run.folder.string() + kAfterFirstSave);

@@ -94,7 +94,7 @@ TEST_CASE(
       std::set<std::string> judged;  // the same tree may be left by many cuts
       for (CrashDisk crash(log);; crash.advance()) {
         const bool committed = crash.done() >= commit;
-        for (const auto& fates : fates_of(crash.open_questions(), is_campaign() ? 60 : 2, random)) {
+        for (const auto& fates : fates_of(crash.open_questions(), is_campaign() ? 1200 : 2, random)) {
           const std::vector<DiskNode> tree = crash.tree_after(fates, random);
           if (!judged.insert(digest_of(tree) + (committed ? "+" : "-")).second) continue;
           fs::remove_all(disk);

@@ -82,7 +82,8 @@ int save(const std::vector<std::string>& arguments) {
     c.save(state.catalog, scalars_at(next.step), SaveReason::interval);
     for (const SaveOutcome& outcome : c.wait()) print(outcome);
     empty_calls = 2 * kWriterThreadFirstCall;
-    if (i == 0 && saves > 1 && rank == 0)  // the other ranks wait for this one before they save again
+    if (i == 0 && saves > 1 && rank == 0 &&
+        std::filesystem::exists(folder))  // the other ranks wait for this one before they save again
       std::filesystem::copy(folder, folder.string() + kAfterFirstSave, std::filesystem::copy_options::recursive);
   }
   return 0;

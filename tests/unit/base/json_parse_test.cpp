@@ -115,6 +115,17 @@ TEST_CASE("64 levels are read and the 65th is refused", "[base][json]") {
   CHECK_THAT(refusal(std::string(1000000, '[')), Catch::Contains("nested deeper"));
 }
 
+TEST_CASE("a text of nothing but faults is given up after a number of them", "[base][json]") {
+  for (const std::string& fault : {std::string("\xFF"), std::string("\\uD800"), std::string(1, '\0')}) {
+    std::string text = "\"";
+    for (int i = 0; i < 100000; ++i) text += fault;
+    const ParsedJson parsed = parse_json_lenient(text + "\"");
+    CHECK_FALSE(parsed.complete);
+    CHECK(parsed.faults.size() == kMaxJsonFaults + 1);
+    CHECK(parsed.faults.back().message.find("too many faults") != std::string::npos);
+  }
+}
+
 TEST_CASE("faults with a clear meaning do not hide the ones after them", "[base][json]") {
   const ParsedJson parsed = parse_json_lenient("{\"a\": NaN, // one\n\"a\": 1,\n\"b\": 1e999, \"c\": [1,],\n}");
   CHECK(parsed.complete);

@@ -186,6 +186,29 @@ TEST_CASE("staging takes exactly the bytes that staging_bytes says, once, also s
   CHECK(arena.counters().now[static_cast<size_t>(MemoryCategory::other)] == expected);
 }
 
+TEST_CASE("after the first save no save allocates more than 1 MiB at once", "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
+  CAPTURE(io);
+  ScratchFolder folder;
+  RankState state(
+      {{"w", "weight", DType::f64, {1300, 1024}, -1, ""}, {"w", "exp_avg", DType::f64, {400, 1024}, -1, ""}}, 0, 1);
+  state.fill(1);
+  CheckpointConfig config;
+  config.io = io;
+  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+  const int64_t system = state.arena().counters().system_allocations;
+  int64_t large = 0;
+  for (int64_t step = 1; step <= 4; ++step) {
+    if (step == 2) large = large_allocations();
+    c.save(state.catalog, scalars_at(step), SaveReason::interval);
+    CHECK(c.wait().front().ok);
+  }
+  CHECK(large_allocations() == large);
+  CHECK(state.arena().counters().system_allocations == system);
+  const std::vector<char> counted(2 << 20);  // the counter does count
+  CHECK(large_allocations() == large + 1);
+}
+
 TEST_CASE("a state with infinities or NaNs is kept as intermediate and never resumed by itself", "[checkpoint]") {
   ScratchFolder folder;
   RankState state(small_model(), 0, 1);
