@@ -29,6 +29,7 @@ std::vector<int64_t> steps_of(const LaunchFixture& fixture) {
   std::vector<int64_t> steps;
   std::istringstream in(read_text(fixture.run_dir() / "metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
+    if (in.eof()) break;  // a full disk may have cut the last line
     const auto value = nlohmann::json::parse(line);
     if (value.contains("loss")) steps.push_back(value["step"].get<int64_t>());
   }
