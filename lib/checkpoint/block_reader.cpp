@@ -10,12 +10,9 @@
 namespace trainctl {
 namespace {
 
-constexpr int64_t kBlocksPerRead = 2;
 constexpr int kReadsInFlight = 4;  // more bring nothing and cost memory that must be touched first
 
-int64_t bytes_of(const FileRecord& file, int64_t block) {
-  return std::min(kBlockBytes, file.bytes - block * kBlockBytes);
-}
+int64_t bytes_of(const BlockRef& b) { return std::min(kBlockBytes, b.file->bytes - b.index * kBlockBytes); }
 
 }  // namespace
 
@@ -29,9 +26,7 @@ void BlockReader::start() {
 
 BlockReader::Slot* BlockReader::find(const BlockRef& block) {
   for (Slot& slot : slots_)
-    if (slot.file == block.file && !slot.in_flight && slot.first <= block.index &&
-        block.index < slot.first + slot.count)
-      return &slot;
+    if (slot.block == block && !slot.in_flight) return &slot;
   return nullptr;
 }
 
@@ -51,46 +46,42 @@ FileHandle& BlockReader::open(const FileRecord& file) {
   return opened;
 }
 
-void BlockReader::request(size_t index, const BlockRef& first, int64_t count) {
+void BlockReader::request(size_t index, const BlockRef& block) {
   Slot& slot = slots_[index];
-  if (!slot.buffer) slot.buffer = std::make_unique<IoBuffer>(kBlocksPerRead * kBlockBytes);
-  const int64_t begin = first.index * kBlockBytes;
-  const int64_t need = std::min(count * kBlockBytes, first.file->bytes - begin);
-  slot.file = nullptr;  // until it is whole
-  transfers_->start({.file = &open(*first.file),
+  if (!slot.buffer) slot.buffer = std::make_unique<IoBuffer>(kBlockBytes);
+  const int64_t need = bytes_of(block);
+  slot.block = {};  // until it is asked for
+  transfers_->start({.file = &open(*block.file),
                      .write = false,
                      .data = slot.buffer->data(),
-                     .offset = begin,
+                     .offset = block.index * kBlockBytes,
                      .bytes = round_up(need, kDirectAlignment),
                      .need = need,
                      .tag = index});
-  slot.file = first.file;
-  slot.first = first.index;
-  slot.count = count;
+  slot.block = block;
   slot.in_flight = true;
   slot.last_use = ++clock_;
   bytes_read_ += need;
 }
 
 // Reads a wrong block again before judging: a fault on the way must not condemn a good file.
-void BlockReader::verify(Slot& slot, int64_t index, const char* data, int64_t bytes) {
-  const FileRecord& file = *slot.file;
-  const std::string& expected = file.block_xxh128[static_cast<size_t>(index)];
-  std::string actual = xxh128_hex(data, static_cast<size_t>(bytes));
-  if (actual == expected) return;
-  std::vector<char> again(static_cast<size_t>(bytes));
-  FileHandle::open_for_reading(folder_ / file.path).read_at(again.data(), bytes, index * kBlockBytes);
-  bytes_read_ += bytes;
-  actual = xxh128_hex(again.data(), again.size());
-  if (actual == expected) {
-    std::copy(again.begin(), again.end(), slot.buffer->data() + (index - slot.first) * kBlockBytes);
-    return;
+void BlockReader::verify(Slot& slot) {
+  const FileRecord& file = *slot.block.file;
+  const int64_t bytes = bytes_of(slot.block), begin = slot.block.index * kBlockBytes;
+  const std::string& expected = file.block_xxh128[static_cast<size_t>(slot.block.index)];
+  std::string actual;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (attempt > 0) {
+      FileHandle::open_for_reading(folder_ / file.path).read_at(slot.buffer->data(), bytes, begin);
+      bytes_read_ += bytes;
+    }
+    actual = xxh128_hex(slot.buffer->data(), static_cast<size_t>(bytes));
+    if (actual == expected) return;
   }
-  damage_ = std::make_unique<DamagedBlock>(DamagedBlock{file.path, index, expected, actual});
-  const int64_t begin = index * kBlockBytes;
+  damage_ = std::make_unique<DamagedBlock>(DamagedBlock{file.path, slot.block.index, expected, actual});
   fail(ErrorKind::checkpoint,
        fmt::format("{}: block {} (bytes {} to {}) has the digest {}, {} expected: the file is damaged",
-                   (folder_ / file.path).string(), index, begin, begin + bytes, actual, expected));
+                   (folder_ / file.path).string(), slot.block.index, begin, begin + bytes, actual, expected));
 }
 
 void BlockReader::read(const std::vector<BlockRef>& wanted, const Use& use) {
@@ -103,32 +94,21 @@ void BlockReader::read(const std::vector<BlockRef>& wanted, const Use& use) {
       continue;
     }
     slot->last_use = ++clock_;
-    use(block, slot->buffer->data() + (block.index - slot->first) * kBlockBytes, bytes_of(*block.file, block.index));
+    use(block, slot->buffer->data(), bytes_of(block));
   }
   try {
     for (size_t next = 0; next < missing.size() || !transfers_->idle();) {
-      while (next < missing.size() && !transfers_->full()) {
-        int64_t count = 1;
-        while (count < kBlocksPerRead && next + static_cast<size_t>(count) < missing.size() &&
-               missing[next + static_cast<size_t>(count)] == BlockRef{missing[next].file, missing[next].index + count})
-          ++count;
-        request(oldest_free(), missing[next], count);
-        next += static_cast<size_t>(count);
-      }
+      while (next < missing.size() && !transfers_->full()) request(oldest_free(), missing[next++]);
       Slot& slot = slots_[transfers_->finish_one()];
-      for (int64_t b = 0; b < slot.count; ++b) {
-        const char* data = slot.buffer->data() + b * kBlockBytes;
-        const int64_t bytes = bytes_of(*slot.file, slot.first + b);
-        verify(slot, slot.first + b, data, bytes);
-        use({slot.file, slot.first + b}, data, bytes);
-      }
+      verify(slot);
+      use(slot.block, slot.buffer->data(), bytes_of(slot.block));
       slot.in_flight = false;
     }
   } catch (...) {  // nothing may arrive in a buffer later, and none may pass for verified
     transfers_->abandon();
     for (Slot& slot : slots_) {
       slot.in_flight = false;
-      slot.file = nullptr;
+      slot.block = {};
     }
     throw;
   }

@@ -33,7 +33,7 @@ class BlockReader {
   // `folder` is the checkpoint's; the options take effect with the first read.
   BlockReader(std::filesystem::path folder, IoOptions io) : folder_(std::move(folder)), io_(std::move(io)) {}
 
-  // Reads each block of `wanted` (no two equal; best in file order, neighbours are read together) and calls
+  // Reads each block of `wanted` (no two equal; best in file order) and calls
   // use(block, data, bytes) once for each, in any order, after its digest was verified; `data` is good during the call.
   // A block that an earlier call left in memory is not read again. Throws Error{checkpoint}: damage, a failing read.
   using Use = std::function<void(const BlockRef& block, const char* data, int64_t bytes)>;
@@ -46,16 +46,15 @@ class BlockReader {
  private:
   struct Slot {
     std::unique_ptr<IoBuffer> buffer;
-    const FileRecord* file = nullptr;  // null: holds nothing
-    int64_t first = 0, count = 0;      // blocks
+    BlockRef block;  // file null: holds nothing
     bool in_flight = false;
     uint64_t last_use = 0;
   };
   void start();
   Slot* find(const BlockRef& block);
   size_t oldest_free() const;
-  void request(size_t slot, const BlockRef& first, int64_t count);
-  void verify(Slot& slot, int64_t index, const char* data, int64_t bytes);
+  void request(size_t slot, const BlockRef& block);
+  void verify(Slot& slot);
   FileHandle& open(const FileRecord& file);
 
   std::filesystem::path folder_;

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", o.ranks, "Ranks of the disk case, which are threads")
       ->check(CLI::Range(1, 64))
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str();
   app.add_option("--io", o.io, "checkpoint.io of all cases")
       ->check(CLI::IsMember({"auto", "threads", "buffered"}))

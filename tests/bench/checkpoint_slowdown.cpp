@@ -19,7 +19,7 @@ namespace trainctl::bench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kSequence = 128, kBatch = 2, kVocab = 16384;
+constexpr int64_t kSequence = 64, kBatch = 1, kVocab = 16384;
 
 Recipe small_gpt2() {
   const std::string file = "recipes/gpt2_124m.json";
