@@ -17,6 +17,9 @@
 namespace trainctl {
 namespace {
 
+// What is read whole: recipes, topologies, metrics. A pipe or a device may have no end.
+constexpr int64_t kLongestFileBytes = int64_t{4} << 30, kLongestStreamBytes = int64_t{64} << 20;
+
 [[noreturn]] void fail_on(ErrorKind kind, std::string_view action, const std::filesystem::path& path, int code) {
   fail(kind, fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(code)));
 }
@@ -55,7 +58,15 @@ std::string read_file(const std::filesystem::path& path) {
   if (fd < 0) fail_on(ErrorKind::input, "read", path, errno);
   std::string content;
   struct stat info {};
-  if (::fstat(fd, &info) == 0 && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const int64_t longest = regular ? kLongestFileBytes : kLongestStreamBytes;
+  const auto refuse_long = [&] {
+    ::close(fd);
+    fail(ErrorKind::input, fmt::format("cannot read {}: it has more than {} bytes; name the file that was meant",
+                                       path.string(), longest));
+  };
+  if (regular && info.st_size > longest) refuse_long();
+  if (regular && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = ::read(fd, buffer, sizeof buffer);
@@ -67,24 +78,48 @@ std::string read_file(const std::filesystem::path& path) {
     }
     if (got == 0) break;
     content.append(buffer, static_cast<size_t>(got));
+    if (static_cast<int64_t>(content.size()) > longest) refuse_long();
   }
   ::close(fd);
   return content;
 }
 
+namespace {
+
+// 0, or the errno of the failed sync.
+int try_sync_directory(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  return code == EINVAL ? 0 : code;  // some network file systems cannot sync a folder: their renames are synchronous
+}
+
+}  // namespace
+
 void make_directories(const std::filesystem::path& path) {
-  std::error_code code;
-  std::filesystem::create_directories(path, code);
-  if (code) fail_on(ErrorKind::environment, "create the folder", path, code.value());
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    int code = errno;
+    const std::filesystem::path parent = path.parent_path();
+    if (code == ENOENT && !parent.empty() && parent != path) {
+      make_directories(parent);
+      if (path.has_filename()) make_directories(path);  // "a/" has none: its parent "a" was all of it
+      return;
+    }
+    std::error_code unknown;
+    if (code == EEXIST && std::filesystem::is_directory(path, unknown)) return;
+    if (unknown) code = unknown.value();
+    fail_on(ErrorKind::environment, "create the folder", path, code);
+  }
+  const std::filesystem::path parent = (path.has_filename() ? path : path.parent_path()).parent_path();
+  const int code = try_sync_directory(parent.empty() ? "." : parent);
+  // A folder that may be written and not read cannot be synced.
+  if (code != 0 && code != EACCES) fail_on(ErrorKind::environment, "sync the folder", parent, code);
 }
 
 void sync_directory(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_on(ErrorKind::environment, "open the folder", path, errno);
-  const int code = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
-  // Some network file systems cannot sync a folder and say EINVAL: their renames are synchronous.
-  if (code != 0 && code != EINVAL) fail_on(ErrorKind::environment, "sync the folder", path, code);
+  if (const int code = try_sync_directory(path); code != 0)
+    fail_on(ErrorKind::environment, "sync the folder", path, code);
 }
 
 LineWriter::LineWriter(const std::filesystem::path& path, bool truncate) : path_(path) {

@@ -12,8 +12,10 @@ namespace trainctl {
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 std::string read_file(const std::filesystem::path& path);  // throws Error{input}
-void make_directories(const std::filesystem::path& path);  // throws Error{environment}
-void sync_directory(const std::filesystem::path& path);    // fsync of the directory itself
+// Makes what is missing of `path`, each folder's entry synced: a power cut does not take it back. Throws
+// Error{environment}.
+void make_directories(const std::filesystem::path& path);
+void sync_directory(const std::filesystem::path& path);  // fsync of the directory itself
 
 // Appends one line (a '\n' is added) with a single write(2), so that concurrent readers never see half a line.
 class LineWriter {

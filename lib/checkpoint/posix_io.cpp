@@ -43,10 +43,11 @@ FileHandle FileHandle::open_for_reading(const fs::path& path) {
 }
 
 FileHandle::FileHandle(FileHandle&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)), direct_(other.direct_), path_(std::move(other.path_)) {}
 
 FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(direct_, other.direct_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -107,6 +108,20 @@ int64_t FileHandle::size() const {
   return info.st_size;
 }
 
+void FileHandle::truncate(int64_t bytes) {
+  int code = 0;
+  do code = ::ftruncate(fd_, bytes) == 0 ? 0 : errno;
+  while (code == EINTR);
+  if (code != 0) fail_with(ErrorKind::environment, fmt::format("cut to {} bytes", bytes), path_, code);
+}
+
+bool FileHandle::set_direct(bool on) {
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) return false;
+  direct_ = on;
+  return true;
+}
+
 void FileHandle::close() {
   const int fd = std::exchange(fd_, -1);
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) fail_with(ErrorKind::environment, "close", path_, errno);
@@ -145,9 +160,10 @@ int64_t free_bytes(const fs::path& folder) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-bool remove_tree(const fs::path& folder) {
+bool remove_tree(const fs::path& folder, std::string* cause) {
   std::error_code code;
   fs::remove_all(folder, code);
+  if (cause) *cause = code ? code.message() : "another process writes into it";
   std::error_code gone;
   return !fs::exists(fs::symlink_status(folder, gone));
 }

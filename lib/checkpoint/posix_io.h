@@ -28,12 +28,18 @@ class FileHandle {
   void read_at(void* data, int64_t bytes, int64_t offset) const;  // Error{checkpoint} when the file ends before
   void sync_data();  // fdatasync; a failure must never be retried on the same file (pages are dropped as clean)
   int64_t size() const;
+  void truncate(int64_t bytes);
+  // O_DIRECT on or off; false when the file system refuses it (it stays off).
+  bool set_direct(bool on);
+  bool direct() const { return direct_; }
+  int fd() const { return fd_; }
   void close();  // reports what close(2) reports; the destructor does not
   const std::filesystem::path& path() const { return path_; }
 
  private:
   FileHandle(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
   int fd_ = -1;
+  bool direct_ = false;
   std::filesystem::path path_;
 };
 
@@ -50,8 +56,9 @@ void rename_to_new_name(const std::filesystem::path& from, const std::filesystem
 // Bytes this user may still write to the file system of `folder`.
 int64_t free_bytes(const std::filesystem::path& folder);
 
-// Removes a folder with everything in it; links are removed, not followed. False when something remains.
-bool remove_tree(const std::filesystem::path& folder);
+// Removes a folder with everything in it; links are removed, not followed. False when something remains; `cause` then
+// says why.
+bool remove_tree(const std::filesystem::path& folder, std::string* cause = nullptr);
 
 // Names in a folder, sorted; empty when there is no such folder.
 std::vector<std::string> names_in(const std::filesystem::path& folder);

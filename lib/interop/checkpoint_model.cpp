@@ -98,8 +98,14 @@ std::vector<std::string> faults_of(const CheckpointReader& reader, const std::ve
 
 }  // namespace
 
-const MetaFile* CheckpointModel::find_meta(std::string_view wanted) const {
-  for (const MetaFile& file : meta)
+IoOptions light_reads() {
+  IoOptions io;
+  io.depth /= 2;
+  return io;
+}
+
+const MetaRecord* CheckpointModel::find_meta(std::string_view wanted) const {
+  for (const MetaRecord& file : meta)
     if (file.path == fmt::format("meta/{}", wanted)) return &file;
   return nullptr;
 }
@@ -119,7 +125,7 @@ CheckpointModel checkpoint_model(const CheckpointReader& reader) {
   else
     refuse(folder, "its manifest holds no recipe (provenance.recipe), so the architecture is not known");
   model.tensors = hf_tensors(model.config);
-  model.meta = meta_files(reader.manifest());
+  model.meta = reader.manifest().meta;
   const std::vector<std::string> faults = faults_of(reader, model.tensors, model.config.tie_embeddings);
   if (!faults.empty())
     fail(ErrorKind::checkpoint, listed(fmt::format("{}: its weights are not those of the {} model in its manifest:",

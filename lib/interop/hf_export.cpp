@@ -69,7 +69,7 @@ class Export {
  public:
   Export(const fs::path& checkpoint, const fs::path& output, const HfExportOptions& options)
       : options_(options),
-        reader_(checkpoint),
+        reader_(checkpoint, light_reads()),
         model_(checkpoint_model(reader_)),
         special_ids_(ordered_json::parse(model_.special_ids)) {
     report_.output = output;
@@ -117,7 +117,7 @@ class Export {
 
   // Returns false when the checkpoint has no such file.
   bool copy_meta(const std::string& name) {
-    const MetaFile* file = model_.find_meta(name);
+    const MetaRecord* file = model_.find_meta(name);
     if (file != nullptr) write(name, read_meta_file(report_.checkpoint, *file));
     return file != nullptr;
   }

@@ -121,7 +121,7 @@ void PortableWriter::meta(const std::string& name, std::string_view content) {
   ensure(is_safe_relative_path(name) && static_cast<int64_t>(content.size()) <= kMaxMetaFileBytes, "an odd meta file");
   make_directories(folder_.path() / "meta");
   write_file_atomically(folder_.path() / "meta" / name, content);
-  meta_[name] = nlohmann::json{{"bytes", content.size()}, {"sha256", sha256_hex(content)}}.dump();
+  meta_.push_back({"meta/" + name, static_cast<int64_t>(content.size()), xxh128_hex(content.data(), content.size())});
 }
 
 void PortableWriter::append(const void* data, int64_t bytes) {
@@ -146,9 +146,6 @@ void PortableWriter::flush_block() {
 }
 
 std::string PortableWriter::manifest_text() const {
-  nlohmann::json provenance = nlohmann::json::parse(options_.provenance);
-  nlohmann::json& meta = provenance["meta"] = nlohmann::json::object();
-  for (const auto& [name, record] : meta_) meta["meta/" + name] = nlohmann::json::parse(record);
   const std::string receipt = to_text(receipt_);
   Manifest m;
   m.kind = "portable";
@@ -157,7 +154,8 @@ std::string PortableWriter::manifest_text() const {
   m.reason = options_.reason;
   m.world = 1;
   m.created_ns = wall_clock_ns();
-  m.provenance = provenance.dump();
+  m.provenance = options_.provenance;
+  m.meta = meta_;
   m.tensors = receipt_.tensors;
   m.files = receipt_.files;
   m.completeness = portable_completeness();

@@ -37,7 +37,7 @@ class PortableWriter {
   PortableWriter(const std::filesystem::path& output, const std::vector<PortableTensor>& tensors,
                  PortableOptions options);
 
-  // A small file to lie in meta/; recorded in the manifest's provenance ("meta") with its SHA-256.
+  // A small file to lie in meta/; recorded in the manifest with its digest.
   void meta(const std::string& name, std::string_view content);
   void append(const void* data, int64_t bytes);  // the tensors' bytes, in order, in pieces of any size
   // All bytes must have been given. Reads every byte back and compares it with its digest; what does not agree is
@@ -53,9 +53,9 @@ class PortableWriter {
   SiblingFolder folder_;
   std::string attempt_;
   Receipt receipt_;
-  std::map<std::string, std::string> meta_;  // name -> JSON of {bytes, sha256}
-  std::vector<char> block_;                  // of the file, not yet written
-  int64_t at_ = 0;                           // where block_ begins
+  std::vector<MetaRecord> meta_;
+  std::vector<char> block_;  // of the file, not yet written
+  int64_t at_ = 0;           // where block_ begins
   FileHandle file_;
 };
 

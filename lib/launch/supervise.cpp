@@ -92,6 +92,7 @@ class Supervisor {
         log_(paths_.logs() / "launcher.log"),
         child_(command) {
     record("command: " + shell_line(command));
+    log_sizes_ = rank_log_sizes();
   }
 
   JobOutcome run() {
@@ -235,14 +236,16 @@ class Supervisor {
     if (failures.empty() && signals_seen_ >= 2)
       return report({ErrorKind::rank_failed,
                      fmt::format("ended by a second signal after step {}, without waiting for a save", last),
-                     {"what to do: run the same command again with " + run_dir_option() +
-                      " to continue from the newest complete checkpoint"}});
+                     {"what to do: " + how_to_continue({.job = &job_, .newest_checkpoint = newest_checkpoint()})}});
     if (failures.empty() && child_status_.exited && child_status_.code == kStoppedAfterSave) {
       options_.result(fmt::format("stopped after step {} of {}, saved; to continue: the same command with {}\n", last,
                                   steps, run_dir_option()));
       return kStoppedAfterSave;
     }
-    if (failures.empty() && child_status_.exited && child_status_.code == 0) {
+    // Only with an argument of the caller's (--version) does mpirun or srun end well without starting a rank.
+    const bool well = child_status_.exited && child_status_.code == 0;
+    const bool started = last >= steps || ranks_started() || (well && options_.launcher_arguments.empty());
+    if (failures.empty() && well && started) {
       if (last >= steps) return report_done(steps);
       return report(
           {ErrorKind::rank_failed,
@@ -256,16 +259,41 @@ class Supervisor {
                                .processes = processes_,
                                .last_step = last,
                                .launcher_lines = output_.last_lines(-1),
+                               .launcher_arguments = options_.launcher_arguments,
+                               .ranks_started = started,
+                               .newest_checkpoint = newest_checkpoint(),
                                .last_words = [this](int64_t rank) { return last_words(rank); }}));
+  }
+
+  // Rank logs are appended to, so a rank that began shows as a log that grew.
+  std::vector<uintmax_t> rank_log_sizes() const {
+    std::vector<uintmax_t> sizes;
+    for (int64_t rank = 0; rank < job_.world_size; ++rank) {
+      std::error_code absent;
+      const uintmax_t size = std::filesystem::file_size(paths_.rank_log(rank), absent);
+      sizes.push_back(absent ? 0 : size);
+    }
+    return sizes;
+  }
+
+  bool ranks_started() const {
+    for (int64_t rank = 0; rank < job_.world_size; ++rank)
+      if (!output_.last_lines(rank).empty()) return true;
+    return rank_log_sizes() != log_sizes_;
+  }
+
+  std::string newest_checkpoint() const {
+    return options_.newest_checkpoint ? options_.newest_checkpoint() : std::string();
   }
 
   int report_done(int64_t steps) {
     if (progress_.steps_made() == 0) {
-      options_.result(
-          fmt::format("nothing to do: all {} steps were done before; run directory {}\n", steps, paths_.root.string()));
+      options_.result(fmt::format("nothing to do: {} done before; run directory {}\n",
+                                  steps == 1 ? "the 1 step was" : fmt::format("all {} steps were", steps),
+                                  paths_.root.string()));
       return 0;
     }
-    options_.result(fmt::format("done: {} steps, loss {:.4f}; run directory {}\n", progress_.steps_made(),
+    options_.result(fmt::format("done: {}, loss {:.4f}; run directory {}\n", counted(progress_.steps_made(), "step"),
                                 progress_.last().loss, paths_.root.string()));
     return 0;
   }
@@ -302,6 +330,7 @@ class Supervisor {
   std::vector<RankFailure> printed_failures_;
   std::optional<FirstCause> own_cause_;  // the launcher itself ended the job
   double started_at_ = now_s();
+  std::vector<uintmax_t> log_sizes_;  // before the ranks were started
   std::optional<double> failed_at_, terminate_at_;
   int signals_seen_ = 0;
   bool output_open_ = true, none_left_ = true;

@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/config_io.h"
 #include "base/error.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
@@ -76,8 +77,8 @@ void Job::describe(ConfigVisitor& v) {
 Job load_job(const std::filesystem::path& launch_json) {
   Job job = read_strict<Job>(launch_json);
   if (static_cast<int64_t>(job.ranks.size()) != job.world_size)
-    fail(ErrorKind::config, fmt::format("{}: world_size is {}, but ranks has {} entries", launch_json.string(),
-                                        job.world_size, job.ranks.size()));
+    fail(ErrorKind::config, fmt::format("{}: world_size is {}, but ranks has {}", launch_json.string(), job.world_size,
+                                        counted(std::ssize(job.ranks), "entry", "entries")));
   for (size_t r = 0; r < job.ranks.size(); ++r)
     if (job.ranks[r].rank != static_cast<int64_t>(r))
       fail(ErrorKind::config, fmt::format("{}: ranks[{}].rank is {}; ranks are listed in order from 0",

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "base/build_info.h"
-#include "base/config_io.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
+#include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
 #include "trainer/engine.h"
 #include "trainer/initial_weights.h"
@@ -24,30 +24,6 @@
 
 namespace trainctl {
 namespace {
-
-// What binds a checkpoint to the run that may continue from it.
-std::string provenance_text(const Job& job) {
-  nlohmann::json value = {{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}};
-  if (!job.init_from.folder.empty()) value["init_from"] = write_config(job.init_from);
-  return value.dump();
-}
-
-std::string topology_text(const Job& job) {
-  const ParallelismConfig& p = job.recipe.parallelism;
-  return nlohmann::json{{"world_size", job.world_size},
-                        {"tensor_parallel", p.tensor_parallel},
-                        {"sequence_parallel", p.sequence_parallel},
-                        {"pipeline_parallel", p.pipeline_parallel},
-                        {"context_parallel", p.context_parallel},
-                        {"expert_parallel", p.expert_parallel},
-                        {"data_parallel", p.data_parallel.value.value()},
-                        {"zero_stage", p.zero_stage},
-                        {"pipeline_layers", p.pipeline_layers},
-                        {"order", p.order},
-                        {"device", job.recipe.runtime.device},
-                        {"precision", job.recipe.runtime.precision}}
-      .dump();
-}
 
 class RankRun {
  public:
@@ -115,6 +91,7 @@ class RankRun {
     tell(kReadyEvent, "all ranks watch over their operations");
     checkpointer_.emplace(
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
+    engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
@@ -162,8 +139,7 @@ class RankRun {
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
     o.parent = job_.init_from.manifest_sha256;
-    o.topology = topology_text(job_);
-    o.provenance = provenance_text(job_);
+    describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
     o.agreement.rank = rank_;
     o.agreement.world = world.size();

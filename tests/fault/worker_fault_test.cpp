@@ -240,4 +240,56 @@ TEST_CASE("a worker outside the planned world refuses, and writes nothing", "[fa
   }
 }
 
+TEST_CASE("a loss that is not finite is told once, with the way on that fits what was saved", "[fault][worker]") {
+  LaunchFixture fixture(6);
+  fixture.use_real_worker();
+  const std::vector<std::string> threads = {"--ranks", "2",     "--launcher",
+                                            "threads", "--set", "optimizer.schedule.kind=constant"};
+  const auto launch = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), threads.begin(), threads.end());
+    return fixture.launch(more, "", 90);
+  };
+  const SubprocessResult first = launch({"--set", "optimizer.lr=1e30"});
+  INFO(first.err);
+  CHECK(first.exit_code == 4);
+  CHECK_THAT(first.err, Contains("trainctl: numeric: rank ") && Contains("not finite") && !Contains("-nan"));
+  const std::string line = first.err.substr(
+      first.err.find("trainctl: numeric: "),
+      first.err.find('\n', first.err.find("trainctl: numeric: ")) - first.err.find("trainctl: numeric: "));
+  CHECK(count_of(line, "step 2") == 1);
+  CHECK(count_of(line, " in step") == 0);
+  CHECK_THAT(first.err, Contains("what to do: lower optimizer.lr") && Contains("no usable checkpoint") &&
+                            !Contains("to continue from"));
+  std::filesystem::remove_all(fixture.run_dir());
+  REQUIRE(launch({"--set", "runtime.steps=2", "--set", "checkpoint.every_steps=1"}).exit_code == 0);
+  const SubprocessResult later = launch({"--set", "optimizer.lr=1e30"});
+  INFO(later.err);
+  CHECK(later.exit_code == 4);
+  CHECK_THAT(later.err, Contains("to continue from ") && Contains("step-00000002"));
+}
+
+TEST_CASE("a checkpoint of another model is refused with the keys to restore", "[fault][worker]") {
+  LaunchFixture fixture(2);
+  fixture.use_real_worker();
+  const auto launch = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--ranks", "2", "--launcher", "threads"});
+    return fixture.launch(more, "", 90);
+  };
+  REQUIRE(launch({}).exit_code == 0);
+  const auto was = nlohmann::json::parse(read_text(fixture.run_dir() / "recipe.json"))["model"];
+  for (const auto& [key, other] :
+       std::vector<std::pair<std::string, int64_t>>{{"d_model", 2 * was["d_model"].get<int64_t>()},
+                                                    {"layers", was["layers"].get<int64_t>() + 1},
+                                                    {"d_ff", 2 * was["d_ff"].get<int64_t>()}}) {
+    INFO(key);
+    const SubprocessResult r =
+        launch({"--set", "runtime.steps=4", "--set", "model." + key + "=" + std::to_string(other)});
+    INFO(r.err);
+    CHECK(r.exit_code == 5);
+    CHECK_THAT(r.err, Contains("model." + key + " is " + std::to_string(other) + " here and " + was[key].dump()));
+    CHECK_THAT(r.err, Contains("what to do: restore model." + key + " to " + was[key].dump()));
+    CHECK(count_of(r.err, "what to do") == 1);
+  }
+}
+
 }  // namespace trainctl::testing

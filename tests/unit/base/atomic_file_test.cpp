@@ -67,6 +67,20 @@ TEST_CASE("a write that cannot be done names the path, the cause, and leaves not
   CHECK_THROWS_AS(make_directories(f.path / "file" / "sub"), Error);
 }
 
+TEST_CASE("missing folders are made, whatever the spelling of the path, and existing ones are left", "[base][file]") {
+  const Folder f;
+  make_directories(f.path / "a" / "b" / "c");
+  make_directories(f.path / "a" / "b" / "d" / "");
+  make_directories(f.path / "a" / "b" / "d");
+  make_directories(f.path);
+  CHECK(entries(f.path / "a" / "b") == 2);
+  fs::create_directory_symlink(f.path / "a", f.path / "link");
+  make_directories(f.path / "link" / "b" / "e");
+  CHECK(entries(f.path / "a" / "b") == 3);
+  write_file_atomically(f.path / "file", "x");
+  CHECK_THROWS_WITH(make_directories(f.path / "file"), Catch::Contains("File exists"));
+}
+
 TEST_CASE("lines of several writers are never mixed", "[base][file]") {
   const Folder f;
   const auto write = [&](char c) {
