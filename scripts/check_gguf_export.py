@@ -8,10 +8,10 @@ precision of the type. The byte tokenizer is compared too: text to ids in both l
 
   scripts/check_gguf_export.py BUILD_FOLDER [CASE...]
 
-Needs torch and transformers, and llama.cpp through the Python package llama-cpp-python or xllamacpp (which has built
-wheels). It installs nothing: the environment of scripts/make_fixtures.py --venv has the first two; add one of the
-others to it and run this script with its python.
+Needs torch, transformers and xllamacpp, a Python package that ships llama.cpp compiled. It installs nothing: the
+environment of scripts/make_fixtures.py --venv has the first two; add xllamacpp to it and run this script with its python.
 """
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -21,8 +21,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROMPT = "A training run needs ranks, a mesh and a recipe;\n\tthe loss "
+PROMPT = "A training run needs ranks, a mesh, Größe 日本\x01 's  100% and a recipe;\n\tthe loss "
 TOKENS = 48
+NEEDED = ["torch", "transformers", "xllamacpp"]
 # Largest gap of a chosen token's log-probability. llama.cpp computes GELU from a table in f16.
 TOLERANCE = {"f32": 2e-4, "bf16": 0.1, "f16": 0.02, "q8_0": 0.1}
 GELU_TOLERANCE = 5e-3
@@ -45,35 +46,7 @@ CASES = {
 }
 
 
-class LlamaCppPython:
-    def __init__(self, path):
-        import llama_cpp
-        self.model = llama_cpp.Llama(str(path), n_ctx=256, n_threads=1, n_threads_batch=1, logits_all=True,
-                                     type_k=0, type_v=0, flash_attn=False, verbose=False)
-
-    def ids(self, text):
-        return self.model.tokenize(text.encode(), add_bos=False, special=False)
-
-    def text(self, ids):
-        return self.model.detokenize(ids).decode()
-
-    def greedy(self, ids):
-        import numpy
-        chosen, logs = [], []
-        self.model.reset()
-        self.model.eval(ids)
-        for _ in range(TOKENS):
-            logits = self.model.scores[self.model.n_tokens - 1].astype(numpy.float64)
-            total = logits.max() + numpy.log(numpy.exp(logits - logits.max()).sum())
-            logits[256] = -numpy.inf
-            token = int(logits.argmax())
-            logs.append(float(logits[token] - total))
-            chosen.append(token)
-            self.model.eval([token])
-        return chosen, logs
-
-
-class XLlamaCpp:
+class LlamaCpp:
     def __init__(self, path):
         import xllamacpp
         parameters = xllamacpp.CommonParams()
@@ -92,22 +65,11 @@ class XLlamaCpp:
              "cache_prompt": False, "logit_bias": []})
         return answer[0] if isinstance(answer, list) else answer
 
-    def ids(self, text):
-        # The server says how many tokens a prompt has, not which: as many as bytes is all that can be seen here.
-        return list(text.encode()) if self.complete(text, 1)["usage"]["prompt_tokens"] == len(text.encode()) else []
-
-    def text(self, ids):
-        return bytes(ids).decode()
-
-    def greedy(self, ids):
-        content = self.complete(ids, TOKENS)["choices"][0]["logprobs"]["content"]
-        return [entry["id"] for entry in content], [entry["logprob"] for entry in content]
-
-
-def llama_cpp_binding():
-    if importlib.util.find_spec("llama_cpp") is not None:
-        return LlamaCppPython
-    return XLlamaCpp if importlib.util.find_spec("xllamacpp") is not None else None
+    def greedy(self, prompt):
+        """Ids, their log-probabilities, and the text; the prompt is a text or ids."""
+        choice = self.complete(prompt, TOKENS)["choices"][0]
+        content = choice["logprobs"]["content"]
+        return [entry["id"] for entry in content], [entry["logprob"] for entry in content], choice["text"]
 
 
 def run(*command):
@@ -134,7 +96,7 @@ def reference(folder, ids):
     return chosen, logs
 
 
-def check_case(trainctl, binding, name, data, scratch):
+def check_case(trainctl, name, data, scratch):
     import transformers
     model = {**BASE, **CASES[name]}
     recipe = {"name": name, "model": model, "parallelism": {}, "optimizer": {"lr": 3e-3}, "checkpoint": {},
@@ -145,7 +107,7 @@ def check_case(trainctl, binding, name, data, scratch):
         scratch / "run")
     run(trainctl, "checkpoint", "export", scratch / "run", "--to", "hf", "--output", scratch / "hf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(scratch / "hf")
-    text = PROMPT + "Grüße, 日本\x00 's 100% "
+    text = PROMPT + "\x00"
     ids = tokenizer(text)["input_ids"]
     faults = []
     if ids != list(text.encode()) or tokenizer.decode(ids) != text:
@@ -155,8 +117,8 @@ def check_case(trainctl, binding, name, data, scratch):
     for dtype, tolerance in TOLERANCE.items():
         file = scratch / f"{dtype}.gguf"
         run(trainctl, "checkpoint", "export", scratch / "run", "--to", "gguf", "--dtype", dtype, "--output", file)
-        llama = binding(file)
-        chosen, logs = llama.greedy(list(PROMPT.encode()))
+        llama = LlamaCpp(file)
+        chosen, logs, said = llama.greedy(list(PROMPT.encode()))
         same = next((i for i, pair in enumerate(zip(chosen, wanted)) if pair[0] != pair[1]), TOKENS)
         gaps[dtype] = max((abs(a - b) for a, b in zip(logs[:max(same, 1)], wanted_logs)), default=0.0)
         if model["family"] == "gpt2":
@@ -165,8 +127,11 @@ def check_case(trainctl, binding, name, data, scratch):
             faults.append(f"F32: token {same} is {chosen[same:same + 1]}, transformers chooses {wanted[same:same + 1]}")
         if not gaps[dtype] <= tolerance:
             faults.append(f"{dtype}: log-probabilities differ by {gaps[dtype]:.1e}")
-        if llama.ids(text) != list(text.encode()) or llama.text(list(text.encode())) != text:
-            faults.append(f"{dtype}: llama.cpp does not see the byte tokenizer")
+        # The same prompt as text: other ids would give other log-probabilities.
+        if llama.greedy(PROMPT) != (chosen, logs, said):
+            faults.append(f"{dtype}: llama.cpp does not see the bytes of a text")
+        if said != bytes(chosen).decode(errors="replace"):
+            faults.append(f"{dtype}: llama.cpp spells {chosen} as {said!r}")
     return gaps, faults
 
 
@@ -174,10 +139,7 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__)
         return 2
-    missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
-    binding = llama_cpp_binding()
-    if binding is None:
-        missing.append("llama_cpp (or xllamacpp)")
+    missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
     if missing:
         print(f"check_gguf_export: this python ({sys.executable}) lacks {', '.join(missing)}")
         return 3
@@ -189,7 +151,7 @@ def main():
     import transformers
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    print(f"transformers {transformers.__version__}, {binding.__name__}")
+    print(f"transformers {transformers.__version__}, xllamacpp {importlib.metadata.version('xllamacpp')}")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "text"
@@ -197,7 +159,7 @@ def main():
         for name in sys.argv[2:] or CASES:
             scratch = pathlib.Path(folder) / name
             scratch.mkdir()
-            gaps, faults = check_case(trainctl, binding, name, data, scratch)
+            gaps, faults = check_case(trainctl, name, data, scratch)
             failed += bool(faults)
             shown = ", ".join(f"{dtype} {gap:.1e}" for dtype, gap in gaps.items())
             print(f"{name:<22} {shown} {'FAILED' if faults else 'ok'}", *faults, sep=" ")

@@ -98,6 +98,12 @@ std::vector<std::string> faults_of(const CheckpointReader& reader, const std::ve
 
 }  // namespace
 
+IoOptions light_reads() {
+  IoOptions io;
+  io.depth /= 2;
+  return io;
+}
+
 const MetaRecord* CheckpointModel::find_meta(std::string_view wanted) const {
   for (const MetaRecord& file : meta)
     if (file.path == fmt::format("meta/{}", wanted)) return &file;

@@ -15,13 +15,16 @@
 
 namespace trainctl {
 
+// An export should be light on a login node: half the memory of a restore's reads.
+IoOptions light_reads();
+
 struct CheckpointModel {
   std::string name;         // of the run, or of the folder that was imported
   ModelConfig config;       // resolved
   std::string tokenizer;    // "bytes", or "" when the manifest names none
   std::string special_ids;  // JSON {"bos_token_id", "eos_token_id", "pad_token_id"}, each null, an id or ids
   std::vector<HfTensor> tensors;
-  std::vector<MetaRecord> meta;  // of an imported one
+  std::vector<MetaRecord> meta;
 
   const MetaRecord* find_meta(std::string_view name) const;  // "tokenizer.json"; null when there is none
 };

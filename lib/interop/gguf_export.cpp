@@ -95,7 +95,10 @@ int64_t encode_row(const float* row, int64_t columns, GgufType type, std::vector
 class Export {
  public:
   Export(const fs::path& checkpoint, const fs::path& output, const GgufExportOptions& options)
-      : options_(options), reader_(checkpoint), model_(checkpoint_model(reader_)), parts_(gguf_tensors(model_.config)) {
+      : options_(options),
+        reader_(checkpoint, light_reads()),
+        model_(checkpoint_model(reader_)),
+        parts_(gguf_tensors(model_.config)) {
     report_.checkpoint = checkpoint;
     report_.output = output;
     report_.family = model_.config.family;

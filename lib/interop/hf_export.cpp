@@ -65,18 +65,11 @@ void append_elements(SafetensorsWriter& writer, const In* stack, int64_t rows, i
   writer.append(piece.data(), static_cast<int64_t>(piece.size() * sizeof(Out)));
 }
 
-// An export should be light on a login node: half the memory of a restore's reads.
-IoOptions few_reads_in_flight() {
-  IoOptions io;
-  io.depth /= 2;
-  return io;
-}
-
 class Export {
  public:
   Export(const fs::path& checkpoint, const fs::path& output, const HfExportOptions& options)
       : options_(options),
-        reader_(checkpoint, few_reads_in_flight()),
+        reader_(checkpoint, light_reads()),
         model_(checkpoint_model(reader_)),
         special_ids_(ordered_json::parse(model_.special_ids)) {
     report_.output = output;

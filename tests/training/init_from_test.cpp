@@ -107,6 +107,14 @@ TEST_CASE("a run from the weights of another, as they are, exported and imported
   }
   CHECK(runs.metric("from_import", "loss") == runs.metric("from_run", "loss"));  // the same bits
 
+  const SubprocessResult gguf = runs.trainctl(
+      {"checkpoint", "export", "base", "--to", "gguf", "--output", "base.gguf", "--dtype", "q8_0", "--json"});
+  INFO(gguf.out << gguf.err);
+  REQUIRE(gguf.exit_code == 0);
+  CHECK(json::parse(gguf.out)["bytes"] == fs::file_size(runs.path() / "base.gguf"));
+  refused(runs.trainctl({"checkpoint", "export", "base", "--to", "hf", "--output", "hf", "--dtype", "q8_0"}), 2,
+          "q8_0");
+
   const json base = runs.inspect("base"), made = runs.inspect("from_run");
   CHECK(made["step"] == 1);
   CHECK(made["parent"] == base["manifest_sha256"]);
@@ -169,6 +177,9 @@ TEST_CASE("contradictions and unfit sources are refused before anything is made"
   REQUIRE(runs.trainctl({"checkpoint", "export", "base", "--to", "hf", "--output", "hf"}).exit_code == 0);
   REQUIRE(runs.trainctl({"checkpoint", "import", "--from", "hf", "hf", "--output", "imported"}).exit_code == 0);
   refused(launch("new", {"--init-from", "hf"}), 5, "checkpoint import --from hf");
+  fs::remove(runs.path() / "hf/model.safetensors");
+  refused(runs.trainctl({"checkpoint", "import", "--from", "hf", "hf", "--output", "again"}), 2, "model.safetensors");
+  CHECK_FALSE(fs::exists(runs.path() / "again"));
   CHECK_FALSE(fs::exists(runs.path() / "new"));
   refused(launch("new", {"--resume", "imported"}), 5, "its kind is portable");
   REQUIRE(runs.trainctl({"checkpoint", "mark", "unusable", "imported", "--reason", "licence"}).exit_code == 0);
