@@ -3,7 +3,7 @@
 # What a build, its tests and the quickstart use. ccache only makes builds faster.
 trainctl_packages=(g++ cmake strace ninja-build ccache pkg-config git python3 python3-jsonschema
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev catch2
-  libdnnl-dev libopenmpi-dev openmpi-bin libhwloc-dev libxxhash-dev libssl-dev
+  libdnnl-dev libopenmpi-dev openmpi-bin libhwloc-dev libxxhash-dev libssl-dev liburing-dev
   clang-format-14 bible-kjv bible-kjv-text)
 
 install_packages() {

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -56,6 +57,32 @@ void add_override_option(CLI::App& command, std::vector<std::string>& overrides)
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();
+}
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    const bool beyond = error == std::errc::result_out_of_range && stop == end;
+    if (!beyond && (error != std::errc() || stop != end))
+      return in_quotes(text) + " is no whole number; legal: " + std::to_string(least) +
+             (most == INT64_MAX ? " or more" : " to " + std::to_string(most));
+    const bool low = beyond ? text.starts_with('-') : value < least;
+    if (low) return text + " is too small; the least is " + std::to_string(least);
+    if (beyond || value > most) return text + " is too large; the most is " + std::to_string(most);
+    return "";
+  };
+  return CLI::Validator(check, least == 0 ? "" : ">= " + std::to_string(least));
+}
+
+void refuse_empty_values(CLI::App& app) {
+  const auto check = [](const std::string& text) -> std::string {
+    return text.empty() ? "the value is empty; leave the option out, or give one (is a shell variable unset?)" : "";
+  };
+  for (CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_items_expected_max() > 0; }))
+    option->check(CLI::Validator(check, ""));
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
 bool use_colour(int file_descriptor) {

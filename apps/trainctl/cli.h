@@ -7,6 +7,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@ struct ExitWith {
 void add_check_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
 void add_checkpoint_export_command(CLI::App& group);  // below `checkpoint`
+void add_checkpoint_import_command(CLI::App& group);
 void add_completion_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_launch_command(CLI::App& app);
@@ -33,6 +36,12 @@ void add_topology_command(CLI::App& app);
 void add_examples(CLI::App& command, const std::vector<std::string>& lines);
 // --set, for commands that read a recipe.
 void add_override_option(CLI::App& command, std::vector<std::string>& overrides);
+
+// For integer options: least <= value <= most, told in words ("0 is too small; the least is 1").
+CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
+// Of `app` and all its subcommands: options and arguments that take a value refuse an empty one. "" is what an unset
+// shell variable leaves behind, and must not be taken for "not given".
+void refuse_empty_values(CLI::App& app);
 
 bool use_colour(int file_descriptor);   // a terminal, and NO_COLOR is not set
 void print_out(std::string_view text);  // to stdout, whole

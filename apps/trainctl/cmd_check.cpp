@@ -8,6 +8,7 @@
 
 #include "base/config_io.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "cli.h"
 #include "recipe/provenance.h"
 #include "recipe/recipe.h"
@@ -38,6 +39,7 @@ void check(const CheckOptions& options) {
   const int64_t ranks = options.ranks.value_or(smallest_world(loaded.recipe));
   const ResolveResult resolved = resolve(loaded, ranks);
   refuse_faults(loaded.source.source, resolved.faults);
+  if (!options.json) print_warnings(resolved.warnings);
   if (options.provenance && !options.json) {
     for (const KeyOrigin& key : key_origins(loaded, resolved.recipe))
       print_out(fmt::format("{} = {}  ({})\n", key.path, key.value, key.origin));
@@ -49,6 +51,7 @@ void check(const CheckOptions& options) {
       for (const KeyOrigin& key : key_origins(loaded, resolved.recipe)) origins[key.path] = key.origin;
     print_json({{"ok", true},
                 {"faults", nlohmann::ordered_json::array()},
+                {"warnings", resolved.warnings},
                 {"ranks", ranks},
                 {"overrides", loaded.overrides},
                 {"resolved", write_config(resolved.recipe)},
@@ -57,14 +60,14 @@ void check(const CheckOptions& options) {
   }
   const Recipe& r = resolved.recipe;
   print_out(fmt::format("{}: no faults{}\n", options.recipe,
-                        options.ranks ? fmt::format(" on {} ranks", ranks) : std::string()));
-  print_out(fmt::format("  {}: {} model, {} layers, d_model {}, {} heads\n", r.name, r.model.family, r.model.layers,
-                        r.model.d_model, r.model.heads));
-  print_out(
-      fmt::format("  smallest world {} ranks: tensor_parallel {} x pipeline_parallel {} x context_parallel {}"
-                  " x data_parallel {}\n",
-                  smallest_world(loaded.recipe), r.parallelism.tensor_parallel, r.parallelism.pipeline_parallel,
-                  r.parallelism.context_parallel, r.parallelism.data_parallel.value.value_or(1)));
+                        options.ranks ? " on " + counted(ranks, "rank") : std::string()));
+  print_out(fmt::format("  {}: {} model, {}, d_model {}, {}\n", r.name, r.model.family,
+                        counted(r.model.layers, "layer"), r.model.d_model, counted(r.model.heads, "head")));
+  print_out(fmt::format(
+      "  smallest world {}: tensor_parallel {} x pipeline_parallel {} x context_parallel {}"
+      " x data_parallel {}\n",
+      counted(smallest_world(loaded.recipe), "rank"), r.parallelism.tensor_parallel, r.parallelism.pipeline_parallel,
+      r.parallelism.context_parallel, r.parallelism.data_parallel.value.value_or(1)));
   for (const std::string& expression : loaded.overrides) print_out(fmt::format("  --set {}\n", expression));
 }
 
@@ -75,7 +78,7 @@ void add_check_command(CLI::App& app) {
   CLI::App* cmd = app.add_subcommand("check", "List every fault of a recipe");
   cmd->add_option("recipe", options->recipe, "Recipe file (JSON)")->required();
   cmd->add_option("--ranks", options->ranks, "Also check the rules of a world of this size")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+      ->check(whole_number(1, int64_t{1} << 24));
   add_override_option(*cmd, options->overrides);
   cmd->add_flag("--provenance", options->provenance,
                 "Print every resolved value with where it came from: file and line, --set, default, or derived");

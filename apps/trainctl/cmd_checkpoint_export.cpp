@@ -1,15 +1,15 @@
 // apps/trainctl/cmd_checkpoint_export.cpp -- `trainctl checkpoint export --to hf`.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/units.h"
 #include "cli.h"
+#include "interop/checkpoint_model.h"
 #include "interop/hf_export.h"
+#include "transfer_bar.h"
 
 namespace trainctl {
 namespace {
@@ -23,24 +23,11 @@ struct ExportOptions {
   bool json = false;
 };
 
-// A bar on a terminal only; the line is wiped at the end.
-Progress export_bar() {
-  if (!::isatty(STDERR_FILENO)) return {};
-  return [](int64_t done, int64_t total) {
-    if (done >= total)
-      std::fputs("\r\033[K", stderr);
-    else
-      std::fprintf(stderr, "\rexporting %3d %%",
-                   static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total)));
-    std::fflush(stderr);
-  };
-}
-
 void run_export(const ExportOptions& o) {
   HfExportOptions options;
   options.dtype = dtype_from_name(o.dtype);
   options.max_shard_bytes = o.max_shard_bytes;
-  options.progress = export_bar();
+  options.progress = transfer_bar("exporting");
   const HfExportReport r = export_hf(choose_exportable(o.path, o.step), o.output, options);
   if (o.json)
     return print_json({{"output", r.output.string()},
@@ -55,8 +42,9 @@ void run_export(const ExportOptions& o) {
                        {"bytes", r.bytes},
                        {"files", r.files},
                        {"notes", r.notes}});
-  print_out(fmt::format("{}: {} model of step {}, {} tensors, {} in {}, {} files\n", r.output.string(), r.family,
-                        r.step, r.tensors, human_bytes(r.bytes), o.dtype, r.files.size()));
+  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}\n", r.output.string(), r.family, r.step,
+                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype,
+                        counted(std::ssize(r.files), "file")));
   for (const std::string& note : r.notes) print_out("note: " + note + "\n");
 }
 
@@ -70,14 +58,14 @@ void add_checkpoint_export_command(CLI::App& group) {
       "The folder appears whole or not at all; an earlier export is replaced, anything else is left alone.");
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
   cmd->add_option("--to", options->to, "Format: hf")->required()->check(CLI::IsMember({"hf"}));
-  cmd->add_option("--output", options->output, "Folder to write")->required();
+  cmd->add_option("--output,--out", options->output, "Folder to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even")
       ->check(CLI::IsMember({"f32", "bf16"}));
   cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
                   "Tensor bytes per file; more become several files with an index. Default 5 GB")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
   cmd->callback([options] { run_export(*options); });
   add_examples(*cmd,

@@ -19,15 +19,15 @@ namespace {
 struct PrepareArguments {
   std::vector<std::string> inputs;
   std::string output, format = "auto", split = "blank-lines", text_key = "text", tokenizer = "bytes";
-  bool no_end = false, json = false;
+  bool no_end = false, force = false, json = false;
 };
 
 // One line on a terminal, overwritten; nothing elsewhere.
 std::function<void(const PrepareProgress&)> progress_line(bool terminal) {
   if (!terminal) return {};
   return [](const PrepareProgress& p) {
-    fmt::print(stderr, "\r{} of {} read, {} documents, {} tokens\033[K", human_bytes(p.bytes_done),
-               human_bytes(p.bytes_total), p.documents, p.tokens);
+    fmt::print(stderr, "\r{} of {} read, {}, {}\033[K", human_bytes(p.bytes_done), human_bytes(p.bytes_total),
+               counted(p.documents, "document"), counted(p.tokens, "token"));
   };
 }
 
@@ -40,6 +40,7 @@ void prepare(const PrepareArguments& arguments) {
   options.force_format = arguments.format != "auto";
   options.format = arguments.format == "jsonl" ? InputFormat::jsonl : InputFormat::text;
   options.split = text_split_from_name(arguments.split);
+  options.overwrite = arguments.force;
   options.text_key = arguments.text_key;
   options.append_end_of_document = !arguments.no_end;
   options.progress = progress_line(terminal);
@@ -50,6 +51,8 @@ void prepare(const PrepareArguments& arguments) {
   if (arguments.json) {
     print_json({{"bin", s.written.bin.string()},
                 {"idx", s.written.idx.string()},
+                {"replaced", s.replaced},
+                {"created_folder", s.created_folder.string()},
                 {"dtype", name(s.dtype)},
                 {"files", s.files},
                 {"documents", s.documents},
@@ -60,11 +63,13 @@ void prepare(const PrepareArguments& arguments) {
                 {"seconds", seconds}});
     return;
   }
-  print_out(fmt::format("{} documents, {} tokens ({}) from {} in {} of {}\n", s.documents, s.tokens, name(s.dtype),
-                        human_bytes(s.bytes), s.files == 1 ? "1 file" : fmt::format("{} files", s.files),
+  print_out(fmt::format("{}, {} ({}) from {} in {} of {}\n", counted(s.documents, "document"),
+                        counted(s.tokens, "token"), name(s.dtype), human_bytes(s.bytes), counted(s.files, "file"),
                         human_bytes(s.input_bytes)));
-  if (s.empty_documents > 0) print_out(fmt::format("{} empty documents skipped\n", s.empty_documents));
-  print_out(fmt::format("wrote {}\nwrote {}\n", s.written.bin.string(), s.written.idx.string()));
+  if (s.empty_documents > 0) print_out(counted(s.empty_documents, "empty document") + " skipped\n");
+  if (!s.created_folder.empty()) print_out(fmt::format("made the folder {}\n", s.created_folder.string()));
+  const char* verb = s.replaced ? "replaced" : "wrote";
+  print_out(fmt::format("{} {}\n{} {}\n", verb, s.written.bin.string(), verb, s.written.idx.string()));
 }
 
 struct InspectArguments {
@@ -117,6 +122,7 @@ void add_prepare(CLI::App& data) {
   cmd->add_option("--text-key", a->text_key, "JSONL: the member that holds the document")->capture_default_str();
   cmd->add_option("--tokenizer", a->tokenizer, "Tokenizer kind")->capture_default_str();
   cmd->add_flag("--no-end-of-document", a->no_end, "Write no end-of-document id after each document");
+  cmd->add_flag("--force", a->force, "Replace token files that are there already");
   cmd->add_flag("--json", a->json, "Machine-readable output");
   add_examples(*cmd, {"trainctl data prepare book.txt --output data/book",
                       "trainctl data prepare part1.jsonl part2.jsonl --text-key body --output data/web"});
@@ -127,11 +133,11 @@ void add_inspect(CLI::App& data) {
   auto a = std::make_shared<InspectArguments>();
   CLI::App* cmd = data.add_subcommand("inspect", "Look inside token files: sizes, id statistics, single documents");
   cmd->add_option("prefix", a->prefix, "PREFIX, PREFIX.bin or PREFIX.idx")->required();
-  cmd->add_option("--document", a->document, "Print this document (from 0) as text");
-  cmd->add_option("--max-tokens", a->max_tokens, "At most so many tokens of it; 0: all")->check(CLI::NonNegativeNumber);
+  cmd->add_option("--document", a->document, "Print this document (from 0) as text")->check(whole_number(0));
+  cmd->add_option("--max-tokens", a->max_tokens, "At most so many tokens of it; 0: all")->check(whole_number(0));
   cmd->add_flag("--ids", a->ids, "Print ids instead of text");
   cmd->add_option("--top", a->top, "How many of the most frequent ids to list")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   cmd->add_option("--tokenizer", a->tokenizer, "Tokenizer kind")->capture_default_str();
   cmd->add_flag("--json", a->json, "Machine-readable output");

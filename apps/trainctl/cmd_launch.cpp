@@ -12,6 +12,7 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "checkpoint/scan.h"
 #include "cli.h"
 #include "data/token_paths.h"
 #include "launch/command.h"
@@ -66,12 +67,16 @@ PreflightHooks hooks(const Plan& numbers) {
 
 std::string describe(const LaunchPlan& plan, const Plan& numbers) {
   const ParallelismConfig& p = plan.job.recipe.parallelism;
-  std::string text = fmt::format("{} ranks: tensor_parallel {}{} x pipeline_parallel {} x data_parallel {}\n",
-                                 plan.job.world_size, p.tensor_parallel, p.sequence_parallel ? " (sequence)" : "",
-                                 p.pipeline_parallel, p.data_parallel.value.value_or(1));
+  std::string text =
+      fmt::format("{}: tensor_parallel {}{} x pipeline_parallel {} x data_parallel {}\n",
+                  counted(plan.job.world_size, "rank"), p.tensor_parallel, p.sequence_parallel ? " (sequence)" : "",
+                  p.pipeline_parallel, p.data_parallel.value.value_or(1));
   for (const HostPlace& place : plan.map.hosts)
-    text += fmt::format("  {}: ranks {} to {} on {} slots\n", place.host.name, place.first_rank,
-                        place.first_rank + place.num_ranks - 1, place.slots);
+    text += fmt::format("  {}: {} on {}\n", place.host.name,
+                        place.num_ranks == 1
+                            ? fmt::format("rank {}", place.first_rank)
+                            : fmt::format("ranks {} to {}", place.first_rank, place.first_rank + place.num_ranks - 1),
+                        counted(place.slots, "slot"));
   text += plan.binding + "\n";
   for (const std::string& reason : numbers.verdict.reasons) text += reason + "\n";
   return text;
@@ -108,6 +113,13 @@ std::string earlier_recipe_text(const RunPaths& paths) {
   return std::filesystem::exists(paths.recipe()) ? read_file(paths.recipe()) : std::string();
 }
 
+// What `--resume auto` would take; "" when there is none.
+std::string newest_checkpoint(const RunPaths& paths) {
+  for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints()))
+    if (info.state == CheckpointState::usable && info.kind == "training") return info.folder.string();
+  return {};
+}
+
 void launch(const LaunchArguments& arguments) {
   const auto lookup = [](const char* variable) -> const char* { return std::getenv(variable); };
   const SlurmAllocation slurm = slurm_allocation(lookup);
@@ -123,6 +135,7 @@ void launch(const LaunchArguments& arguments) {
   const std::filesystem::path worker =
       arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
   print_warnings(warnings);
+  check_resume(arguments.request.resume, [&] { return what_is_there_instead(arguments.request.resume); });
   const Plan numbers = make_plan(
       recipe, {.topology = &topology, .ranks = plan.job.world_size, .oversubscribe = arguments.request.oversubscribe});
   if (!arguments.dry_run)
@@ -146,6 +159,8 @@ void launch(const LaunchArguments& arguments) {
       supervise(plan.job, command,
                 {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
                  .live_columns = terminal_columns(),
+                 .launcher_arguments = arguments.request.launcher_arguments,
+                 .newest_checkpoint = [&paths] { return newest_checkpoint(paths); },
                  .result =
                      [](std::string_view text) {
                        print_out(text);
@@ -162,7 +177,7 @@ void launch(const LaunchArguments& arguments) {
 
 void add_launch_command(CLI::App& app) {
   auto a = std::make_shared<LaunchArguments>();
-  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  const auto positive = whole_number(1, int64_t{1} << 24);
   CLI::App* cmd = app.add_subcommand("launch", "Train: plan, check, start the ranks and stay with them");
   cmd->add_option("recipe", a->recipe, "Recipe file (JSON)")->required();
   cmd->add_option("--topology", a->topology, "Topology file; default: this machine, or the Slurm allocation");
@@ -181,7 +196,7 @@ void add_launch_command(CLI::App& app) {
   cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
                   "Compute threads; default: cores / ranks of a host")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+      ->check(whole_number(1, 4096));
   cmd->add_option("--bind", a->request.bind, "Bind each rank to its own cores: auto, none or core")
       ->check(CLI::IsMember({"auto", "none", "core"}))
       ->capture_default_str();

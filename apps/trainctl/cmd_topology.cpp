@@ -18,7 +18,7 @@ namespace {
 struct DiscoverArguments {
   DiscoverOptions options;
   std::string output;
-  bool no_measure = false;
+  bool no_measure = false, force = false;
 };
 
 std::string rate(double value, std::string_view unit) {
@@ -38,15 +38,14 @@ std::string describe_type(const TopologyConfig& topology, size_t index) {
   };
   std::string out = fmt::format("node type {}\n", t.name);
   out += line("cores", "cores",
-              fmt::format("{} in {} socket{}, {} NUMA node{}", t.cores, t.sockets, t.sockets == 1 ? "" : "s",
-                          t.numa_nodes, t.numa_nodes == 1 ? "" : "s"));
+              fmt::format("{} in {}, {}", t.cores, counted(t.sockets, "socket"), counted(t.numa_nodes, "NUMA node")));
   out += line("memory", "memory_bytes", human_bytes(t.memory_bytes));
   out += line("memory bandwidth", "memory_bandwidth_bytes_per_s", rate(t.memory_bandwidth_bytes_per_s, "B/s"));
   out += line("peak f32", "peak_flops_f32", rate(t.peak_flops_f32, "FLOP/s"));
   out += line("peak bf16", "peak_flops_bf16", rate(t.peak_flops_bf16, "FLOP/s"));
   for (const CacheConfig& c : t.caches)
-    out += fmt::format("  {:<18}{}, shared by {} core{}\n", fmt::format("L{} cache", c.level),
-                       human_bytes(c.size_bytes), c.shared_by_cores, c.shared_by_cores == 1 ? "" : "s");
+    out += fmt::format("  {:<18}{}, shared by {}\n", fmt::format("L{} cache", c.level), human_bytes(c.size_bytes),
+                       counted(c.shared_by_cores, "core"));
   out += line("slots", "devices.count",
               fmt::format("{} x {}, {} each", slots_of(t), t.devices.kind, human_bytes(device_memory_bytes(t))));
   if (t.link_bytes_per_s > 0) out += line("link", "link_bytes_per_s", rate(t.link_bytes_per_s, "B/s"));
@@ -70,8 +69,7 @@ std::string describe_topology(const TopologyConfig& topology) {
   int64_t slots = 0;
   const std::vector<Host> hosts = expand_hosts(topology);
   for (const Host& h : hosts) slots += slots_of(topology.node_types[static_cast<size_t>(h.type)]);
-  return out + fmt::format("in all {} host{}, {} slot{}\n", hosts.size(), hosts.size() == 1 ? "" : "s", slots,
-                           slots == 1 ? "" : "s");
+  return out + fmt::format("in all {}, {}\n", counted(std::ssize(hosts), "host"), counted(slots, "slot"));
 }
 
 void add_discover(CLI::App& parent) {
@@ -80,10 +78,15 @@ void add_discover(CLI::App& parent) {
   cmd->add_option("-o,--output", a->output, "File to write; default: standard output");
   cmd->add_option("--name", a->options.name, "Name of the topology")->capture_default_str();
   cmd->add_option("--host", a->options.host, "What the node list calls this machine")->capture_default_str();
+  cmd->add_flag("--force", a->force, "Replace the file when it is there already");
   cmd->add_flag("--no-measure", a->no_measure, "Structure only; rates stay unknown");
   add_examples(*cmd, {"trainctl topology discover --output here.json"});
   cmd->callback([a] {
     a->options.measure = !a->no_measure;
+    std::error_code ignored;
+    if (!a->force && std::filesystem::is_regular_file(a->output, ignored))  // not: /dev/stdout, a pipe
+      fail(ErrorKind::usage,
+           fmt::format("{} would be overwritten; use --force to replace it, or choose another --output", a->output));
     const std::string text = to_json_text(discover(a->options));
     if (a->output.empty()) {
       print_out(text.ends_with('\n') ? text : text + "\n");
@@ -120,7 +123,7 @@ void add_check(CLI::App& parent) {
   add_examples(*cmd, {"trainctl topology check here.json"});
   cmd->callback([file] {
     const TopologyConfig topology = load_topology(*file);
-    print_out(fmt::format("{}: no faults, {} hosts\n", *file, expand_hosts(topology).size()));
+    print_out(fmt::format("{}: no faults, {}\n", *file, counted(std::ssize(expand_hosts(topology)), "host")));
   });
 }
 

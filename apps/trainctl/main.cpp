@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   for (const auto& add : {add_check_command, add_plan_command, add_launch_command, add_data_command,
                           add_checkpoint_command, add_topology_command, add_schema_command, add_completion_command})
     add(app);
+  refuse_empty_values(app);
   add_examples(app, {"trainctl check recipes/llama_tiny_text.json",
                      "trainctl launch recipes/llama_tiny_text.json --ranks 4", "trainctl COMMAND --help"});
   try {

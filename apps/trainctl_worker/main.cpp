@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "comm/backends.h"
 #include "recipe/job.h"
 #include "trainer/rank_report.h"
@@ -44,9 +45,9 @@ int run_mpi(const Job& job) {
   // Before anything is written: N processes that each believe they are alone must leave no trace in the run directory.
   if (collectives->size() != job.world_size)
     fail(ErrorKind::environment,
-         fmt::format("this process is rank {} of {}, but the plan has {} ranks; start the worker through `trainctl "
+         fmt::format("this process is rank {} of {}, but the plan has {}; start the worker through `trainctl "
                      "launch`, and under srun name the PMI of this MPI (--mpi=pmix)",
-                     rank, collectives->size(), job.world_size));
+                     rank, collectives->size(), counted(job.world_size, "rank")));
   const Logger log = make_file_logger(RunPaths{job.run_dir}.rank_log(rank), rank);
   const TrainEnd end = train_rank(
       {.job = job, .collectives = std::move(collectives), .log = log, .abort = [](int code, const std::string&) {

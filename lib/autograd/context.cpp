@@ -10,6 +10,13 @@ namespace trainctl {
 Context::Context(Arena& arena, kernels::KernelTable table, Stream& stream)
     : arena_(arena), table_(table), stream_(stream), shape_only_(arena.device().kind() == DeviceKind::shape_only) {}
 
+Tensor Context::own(const Tensor& x) const {
+  if (x.unique()) return x;
+  Tensor mine = empty_like(x);
+  copy(x, mine);
+  return mine;
+}
+
 void Context::zero(const Tensor& x) const {
   ensure(x.contiguous(), "zero of a tensor that is not contiguous");
   device().zero(x.data(), x.bytes(), stream_);

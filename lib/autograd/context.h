@@ -33,6 +33,8 @@ class Context {
     return Tensor(arena_, shape, dtype, category);
   }
   Tensor empty_like(const Tensor& x) const { return empty(x.shape(), x.dtype()); }
+  // To be written in place: `x` itself when nobody else holds its storage, else a copy of it (contiguous).
+  Tensor own(const Tensor& x) const;
   void zero(const Tensor& x) const;                       // contiguous
   void copy(const Tensor& from, const Tensor& to) const;  // same dtype and shape, contiguous
 

@@ -17,6 +17,9 @@
 namespace trainctl {
 namespace {
 
+// What is read whole: recipes, topologies, metrics. A pipe or a device may have no end.
+constexpr int64_t kLongestFileBytes = int64_t{4} << 30, kLongestStreamBytes = int64_t{64} << 20;
+
 [[noreturn]] void fail_on(ErrorKind kind, std::string_view action, const std::filesystem::path& path, int code) {
   fail(kind, fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(code)));
 }
@@ -55,7 +58,15 @@ std::string read_file(const std::filesystem::path& path) {
   if (fd < 0) fail_on(ErrorKind::input, "read", path, errno);
   std::string content;
   struct stat info {};
-  if (::fstat(fd, &info) == 0 && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const int64_t longest = regular ? kLongestFileBytes : kLongestStreamBytes;
+  const auto refuse_long = [&] {
+    ::close(fd);
+    fail(ErrorKind::input, fmt::format("cannot read {}: it has more than {} bytes; name the file that was meant",
+                                       path.string(), longest));
+  };
+  if (regular && info.st_size > longest) refuse_long();
+  if (regular && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = ::read(fd, buffer, sizeof buffer);
@@ -67,6 +78,7 @@ std::string read_file(const std::filesystem::path& path) {
     }
     if (got == 0) break;
     content.append(buffer, static_cast<size_t>(got));
+    if (static_cast<int64_t>(content.size()) > longest) refuse_long();
   }
   ::close(fd);
   return content;

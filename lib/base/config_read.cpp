@@ -24,7 +24,7 @@ std::string hint(const JsonNode& node, std::string_view wanted) {
     const ParsedJson inner = parse_json_lenient(*s);
     const std::string_view type = inner.complete && inner.faults.empty() ? inner.root.type_name() : "";
     const bool number = type == "integer" || (type == "number" && wanted != "integer");
-    if ((wanted == "boolean" && type == "boolean") || (wanted != "boolean" && wanted != "string" && number))
+    if ((wanted == "boolean" && type == "boolean") || ((wanted == "integer" || wanted == "number") && number))
       return fmt::format("; write {} without quotes", *s);
     if (wanted == "boolean" && (*s == "yes" || *s == "on" || *s == "True")) return "; write true without quotes";
     if (wanted == "boolean" && (*s == "no" || *s == "off" || *s == "False")) return "; write false without quotes";
@@ -34,6 +34,25 @@ std::string hint(const JsonNode& node, std::string_view wanted) {
   if (wanted == "string" && (node.as<int64_t>() || node.as<double>() || node.as<bool>()))
     return fmt::format("; write {} in double quotes", node.text());
   return "";
+}
+
+// The fault of JSON given with --set that could not be taken as JSON: 1e400, NaN, "[1,"; "" for any other value. Such
+// text is kept as a string, because a key that takes strings may mean it so.
+std::string fault_of_override(const JsonNode& node) {
+  const std::string* s = node.as<std::string>();
+  if (s == nullptr || node.origin.empty()) return "";
+  const ParsedJson inner = parse_json_lenient(*s);
+  const bool container = s->starts_with('[') || s->starts_with('{');
+  if (inner.faults.empty() || !(inner.complete || container)) return "";
+  const Fault& first = inner.faults.front();
+  if (!container) return first.message;
+  return fmt::format("{} is no JSON; character {}: {}", clipped(*s), first.position.column, first.message);
+}
+
+// What a message says after "must be ...": ", found the string \"8\"; write 8 without quotes".
+std::string but_found(const JsonNode& node, std::string_view wanted) {
+  if (const std::string fault = fault_of_override(node); !fault.empty()) return ": " + fault;
+  return fmt::format(", found {}{}", describe_value(node), hint(node, wanted));
 }
 
 std::string with_bounds(std::string_view what, const Rule& rule) {
@@ -65,6 +84,12 @@ std::string out_of_bounds(double x, const Rule& rule, bool is_integer) {
   const std::string must = fmt::format("must be {}", rule.bounds_text());
   if (open && !is_integer) return must;
   return fmt::format("{}; the nearest legal value is {}", must, open ? bound + (low ? 1 : -1) : bound);
+}
+
+// For a whole number that int64_t, or a double exactly, cannot hold; `bound`: the key's own on that side.
+std::string beyond_integers(const std::optional<double>& bound) {
+  return bound ? fmt::format("; the nearest legal value is {}", *bound)
+               : fmt::format("; it is no 64-bit integer: plain digits, {} to {}", INT64_MIN, INT64_MAX);
 }
 
 }  // namespace
@@ -116,12 +141,13 @@ const JsonNode* ConfigReader::take(std::string_view key, const Rule& rule, std::
 bool ConfigReader::read(const std::string& path, const JsonNode& node, const Rule& rule, int64_t& out) {
   const std::optional<int64_t> value = as_integer(node);
   if (!value) {
-    std::string why = fmt::format("must be {}, found {}", with_bounds("an integer", rule), describe_value(node));
-    if (node.as<uint64_t>() || (node.as<double>() && std::floor(*node.as<double>()) == *node.as<double>()))
-      why += fmt::format("; the largest possible value is {}", INT64_MAX);
-    else if (const double* d = node.as<double>())
+    std::string why = fmt::format("must be {}{}", with_bounds("an integer", rule), but_found(node, "integer"));
+    const double* d = node.as<double>();
+    if (node.as<uint64_t>() || (d != nullptr && std::floor(*d) == *d))
+      why += beyond_integers(d != nullptr && *d < 0 ? rule.minimum : rule.maximum);
+    else if (d != nullptr)
       why += fmt::format("; the nearest integer is {:.0f}", *d);
-    report(path, node, why + hint(node, "integer"));
+    report(path, node, why);
     return false;
   }
   if (const std::string why = out_of_bounds(static_cast<double>(*value), rule, true); !why.empty()) {
@@ -141,9 +167,7 @@ bool ConfigReader::read(const std::string& path, const JsonNode& node, const Rul
   } else if (const uint64_t* u = node.as<uint64_t>()) {
     value = static_cast<double>(*u);
   } else {
-    report(path, node,
-           fmt::format("must be {}, found {}{}", with_bounds("a number", rule), describe_value(node),
-                       hint(node, "number")));
+    report(path, node, fmt::format("must be {}{}", with_bounds("a number", rule), but_found(node, "number")));
     return false;
   }
   if (const std::string why = out_of_bounds(value, rule, false); !why.empty()) {
@@ -186,8 +210,7 @@ void ConfigReader::field(std::string_view key, bool& v, std::string_view, const 
   if (const bool* value = node->as<bool>())
     v = *value;
   else
-    report(path_of(key), *node,
-           fmt::format("must be true or false, found {}{}", describe_value(*node), hint(*node, "boolean")));
+    report(path_of(key), *node, "must be true or false" + but_found(*node, "boolean"));
 }
 
 void ConfigReader::field(std::string_view key, int64_t& v, std::string_view, const Rule& rule) {
@@ -214,8 +237,9 @@ void ConfigReader::field(std::string_view key, IntOrWord& v, std::string_view, c
   } else if (word != nullptr || !(node->as<int64_t>() || node->as<double>() || node->as<uint64_t>())) {
     const bool near = word != nullptr && !nearest(*word, {rule.word}).empty();
     report(path_of(key), *node,
-           fmt::format("must be {}, found {}{}", what, describe_value(*node),
-                       near ? fmt::format("; did you mean {}?", in_quotes(rule.word)) : hint(*node, "integer")));
+           fmt::format("must be {}{}", what,
+                       near ? fmt::format(", found {}; did you mean {}?", describe_value(*node), in_quotes(rule.word))
+                            : but_found(*node, "integer")));
   } else if (read(path_of(key), *node, rule, number)) {
     v.value = number;
   }
@@ -249,8 +273,7 @@ void ConfigReader::read_array(std::string_view key, std::vector<T>& out, const R
   const std::string path = path_of(key);
   const JsonNode::Array* items = node->as<JsonNode::Array>();
   if (items == nullptr) {
-    report(path, *node,
-           fmt::format("must be an array of {}, found {}{}", what, describe_value(*node), hint(*node, "array")));
+    report(path, *node, fmt::format("must be an array of {}{}", what, but_found(*node, "array")));
     return;
   }
   if (rule.length && static_cast<int64_t>(items->size()) != *rule.length) {
@@ -281,7 +304,7 @@ bool ConfigReader::begin_object(std::string_view key, std::string_view, const Ru
   const JsonNode* node = take(key, rule, "object");
   if (node == nullptr) return false;
   if (!node->as<JsonNode::Object>()) {
-    report(path_of(key), *node, fmt::format("must be an object {{ ... }}, found {}", describe_value(*node)));
+    report(path_of(key), *node, "must be an object { ... }" + but_found(*node, "object"));
     return false;
   }
   frames_.push_back({node, path_of(key), {}});
@@ -294,7 +317,7 @@ int64_t ConfigReader::begin_array(std::string_view key, int64_t count, std::stri
   if (node == nullptr) return count;
   const JsonNode::Array* items = node->as<JsonNode::Array>();
   if (items == nullptr) {
-    report(path_of(key), *node, fmt::format("must be an array [ ... ] of objects, found {}", describe_value(*node)));
+    report(path_of(key), *node, "must be an array [ ... ] of objects" + but_found(*node, "array"));
     arrays_.back().node = nullptr;
     return count;
   }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_node.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
@@ -77,8 +78,8 @@ void apply_override(JsonNode& root, std::string_view expression) {
         fail(ErrorKind::usage, fmt::format("--set {}: {} is no array (it is of type {}), so it has no [{}]", expression,
                                            reached, node->type_name(), *step.index));
       if (*step.index > items->size())
-        fail(ErrorKind::usage, fmt::format("--set {}: {} has {} elements; the next free index is [{}]", expression,
-                                           reached, items->size(), items->size()));
+        fail(ErrorKind::usage, fmt::format("--set {}: {} has {}; the next free index is [{}]", expression, reached,
+                                           counted(std::ssize(*items), "element"), items->size()));
       if (*step.index == items->size()) items->emplace_back();
       node = &(*items)[*step.index];
       reached += fmt::format("[{}]", *step.index);

@@ -197,6 +197,9 @@ JsonNode JsonParser::word() {
     if (meaning >= 0) node.value = meaning == 1;
     return node;
   }
+  if (!at_end() && (utf8_length(text_.substr(at_)) == 0 || peek() == '\0'))
+    stop(position_, fmt::format("byte 0x{:02X} where a JSON value is needed: this is no JSON text in UTF-8",
+                                static_cast<unsigned>(static_cast<unsigned char>(peek()))));
   const std::string found = here();
   if (peek() == '\'') stop(position_, "strings take double quotes, not single ones");
   if (found == "\"True\"" || found == "\"False\"" || found == "\"None\"")

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -32,6 +33,9 @@ inline Span64 even_split(int64_t total, int64_t parts, int64_t index) {
   const int64_t begin = index * base + (index < extra ? index : extra);
   return {begin, begin + base + (index < extra ? 1 : 0)};
 }
+
+// "1 rank", "2 ranks", "0 ranks": a count with its noun, given in the singular; `plural` where adding an s is wrong.
+std::string counted(int64_t n, std::string_view noun, std::string_view plural = {});
 
 std::string human_bytes(int64_t bytes);     // "1.50 GiB"
 std::string human_count(double count);      // "124.4 M", "1.2 T"

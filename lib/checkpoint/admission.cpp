@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "checkpoint/adopt.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
@@ -32,7 +33,8 @@ void drop_superseded(const fs::path& root) {
   for (const std::string& entry : names_in(root)) {
     if (!entry.starts_with(kSupersededPrefix)) continue;
     const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
-    if (step_of_folder(name) && inspect_folder(root / name).state == CheckpointState::usable)
+    if (step_of_folder(name) && !is_pinned(root / entry) &&
+        inspect_folder(root / name).state == CheckpointState::usable)
       move_to_trash(root / entry);
   }
 }
@@ -43,10 +45,15 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t 
   Admission admission;
   try {
     make_directories(root / kStagingName);
-    for (const std::string& dead : names_in(root / kStagingName)) remove_tree(root / kStagingName / dead);
+    sweep_attempts(root);
     empty_trash(root);
     drop_superseded(root);
-    const int64_t needed = bytes + bytes / 10 + margin_bytes, free = free_bytes(root);
+    const int64_t needed = bytes + bytes / 10 + margin_bytes;
+    int64_t free = free_bytes(root);
+    if (free < needed) {  // an attempt that somebody might adopt must not keep the next save from happening
+      drop_attempts_up_to(root, INT64_MAX);
+      free = free_bytes(root);
+    }
     if (free < needed) {
       admission.reason = fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free),
                                      root.string(), human_bytes(needed), human_bytes(bytes), human_bytes(margin_bytes));

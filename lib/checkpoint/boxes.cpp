@@ -71,28 +71,54 @@ std::string cover_fault(const Shape& shape, const std::vector<Box>& boxes) {
   return "";
 }
 
+RunWalk::RunWalk(const Box& common, const Box& source, const Box& target)
+    : extent_(common.extent),
+      source_strides_(contiguous_strides(source.extent)),
+      target_strides_(contiguous_strides(target.extent)) {
+  const int rank = common.extent.rank();
+  for (int d = 0; d < rank; ++d) {
+    source_ += (common.offset[d] - source.offset[d]) * source_strides_[d];
+    target_ += (common.offset[d] - target.offset[d]) * target_strides_[d];
+  }
+  if (rank == 0) return;
+  // Trailing dimensions that all three span whole merge into one run.
+  outer_ = rank - 1;
+  length_ = common.extent[outer_];
+  while (outer_ > 0 && common.extent[outer_] == source.extent[outer_] && common.extent[outer_] == target.extent[outer_])
+    length_ *= common.extent[--outer_];
+  for (int d = 0; d < outer_; ++d) count_ *= common.extent[d];
+}
+
+RunWalk::Run RunWalk::run(int64_t index) const {
+  Run r{source_, target_};
+  for (int d = outer_ - 1; d >= 0; --d) {
+    const int64_t i = d == 0 ? index : index % extent_[d];
+    if (d > 0) index /= extent_[d];
+    r.source += i * source_strides_[d];
+    r.target += i * target_strides_[d];
+  }
+  return r;
+}
+
+int64_t RunWalk::first_beyond(int64_t source) const {
+  int64_t low = 0, high = count_;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (run(middle).source + length_ > source)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 void for_each_run(const Box& common, const Box& source, const Box& target,
                   const std::function<void(int64_t, int64_t, int64_t)>& run) {
-  const int rank = common.extent.rank();
   if (common.extent.numel() == 0) return;
-  // Trailing dimensions that all three span whole merge into one run.
-  int inner = rank - 1;
-  int64_t length = rank == 0 ? 1 : common.extent[inner];
-  while (inner > 0 && common.extent[inner] == source.extent[inner] && common.extent[inner] == target.extent[inner])
-    length *= common.extent[--inner];
-  const Shape source_strides = contiguous_strides(source.extent), target_strides = contiguous_strides(target.extent);
-  Shape index = common.extent;
-  for (int d = 0; d < rank; ++d) index[d] = 0;
-  for (;;) {
-    int64_t from = 0, to = 0;
-    for (int d = 0; d < rank; ++d) {
-      from += (common.offset[d] - source.offset[d] + index[d]) * source_strides[d];
-      to += (common.offset[d] - target.offset[d] + index[d]) * target_strides[d];
-    }
-    run(from, to, length);
-    int d = inner - 1;
-    while (d >= 0 && ++index[d] == common.extent[d]) index[d--] = 0;
-    if (d < 0) return;
+  const RunWalk walk(common, source, target);
+  for (int64_t i = 0; i < walk.count(); ++i) {
+    const RunWalk::Run r = walk.run(i);
+    run(r.source, r.target, walk.length());
   }
 }
 

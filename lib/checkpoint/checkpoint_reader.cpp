@@ -1,24 +1,89 @@
-// lib/checkpoint/checkpoint_reader.cpp -- box intersection, verified blocks, strided copies.
+// lib/checkpoint/checkpoint_reader.cpp -- from boxes to blocks, and from blocks to strided copies.
 #include "checkpoint/checkpoint_reader.h"
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/json_node.h"
 
 namespace trainctl {
 namespace {
 
-constexpr size_t kCachedBlocks = 4;
-
 std::string label_of(const TensorRecord& t) { return fmt::format("tensor {} ({})", in_quotes(t.name), t.role); }
+
+void check_request(const ReadRequest& r) {
+  const TensorRecord& t = *r.tensor;
+  if (r.dtype != t.dtype)
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} is stored as {}, {} is asked for; load it with the precision it was saved with", label_of(t),
+                     name(t.dtype), name(r.dtype)));
+  bool inside = r.box.offset.rank() == t.shape.rank() && r.box.extent.rank() == t.shape.rank();
+  for (int d = 0; inside && d < t.shape.rank(); ++d)
+    inside = r.box.offset[d] >= 0 && r.box.extent[d] >= 0 && r.box.offset[d] <= t.shape[d] &&
+             r.box.extent[d] <= t.shape[d] - r.box.offset[d];
+  if (!inside)
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} has the shape {} here; a box at {} of extent {} is asked for", label_of(t), to_string(t.shape),
+                     to_string(r.box.offset), to_string(r.box.extent)));
+}
+
+void cast_to_bf16(char* to, const char* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 4, to += 2) {
+    float value = 0;
+    std::memcpy(&value, from + at, 4);
+    const bf16 rounded(value);
+    std::memcpy(to, &rounded, 2);
+  }
+}
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const std::filesystem::path& folder) {
-  info_ = inspect_folder(folder, &manifest_);
+// What one chunk gives to one request.
+struct CheckpointReader::Part {
+  const FileRecord* file;
+  const ChunkRecord* chunk;
+  RunWalk walk;
+  int64_t element;  // bytes in the file
+  bool cast;        // f32 there, bf16 here
+  char* to;
+
+  int64_t begin(int64_t run) const { return chunk->byte_offset + walk.run(run).source * element; }
+  int64_t run_bytes() const { return walk.length() * element; }
+  int64_t first_run_beyond(int64_t byte) const {  // the first that ends after this byte of the file
+    return byte < chunk->byte_offset ? 0 : walk.first_beyond((byte - chunk->byte_offset) / element);
+  }
+  auto source() const { return std::tuple(chunk, walk.run(0).source, walk.count(), walk.length()); }
+
+  template <class Add>
+  void for_each_block(Add add) const {
+    int64_t next = 0;  // blocks before it are added or not needed
+    for (int64_t run = 0; run < walk.count(); run = first_run_beyond(next * kBlockBytes)) {
+      const int64_t last = (begin(run) + run_bytes() - 1) / kBlockBytes;
+      for (int64_t block = std::max(next, begin(run) / kBlockBytes); block <= last; ++block) add(block);
+      next = last + 1;
+    }
+  }
+
+  void take(int64_t block, const char* data, int64_t bytes) const {
+    const int64_t low = block * kBlockBytes, high = low + bytes;
+    for (int64_t i = first_run_beyond(low); i < walk.count(); ++i) {
+      const RunWalk::Run run = walk.run(i);
+      const int64_t start = chunk->byte_offset + run.source * element;
+      if (start >= high) break;
+      const int64_t from = std::max(start, low), until = std::min(start + run_bytes(), high);
+      const int64_t skipped = from - start;
+      if (cast)
+        cast_to_bf16(to + run.target * 2 + skipped / 2, data + (from - low), until - from);
+      else
+        std::memcpy(to + run.target * element + skipped, data + (from - low), static_cast<size_t>(until - from));
+    }
+  }
+};
+
+CheckpointReader::CheckpointReader(const std::filesystem::path& folder, IoOptions io)
+    : info_(inspect_folder(folder, &manifest_)), blocks_(info_.folder, std::move(io)) {
   if (info_.state != CheckpointState::usable)
     fail(ErrorKind::checkpoint, fmt::format("{} cannot be used: {}", folder.string(), info_.reason));
   for (const TensorRecord& t : manifest_.tensors) index_[{t.name, t.role}] = &t;
@@ -30,111 +95,59 @@ const TensorRecord* CheckpointReader::find(const std::string& name, const std::s
   return found == index_.end() ? nullptr : found->second;
 }
 
-CheckpointReader::OpenFile& CheckpointReader::open(const std::string& path) {
-  const auto known = files_.find(path);
-  if (known != files_.end()) return known->second;
-  FileHandle handle = FileHandle::open_for_reading(info_.folder / path);
-  return files_.emplace(path, OpenFile{records_.at(path), std::move(handle)}).first->second;
-}
-
-const CheckpointReader::Block& CheckpointReader::block(OpenFile& file, int64_t index) {
-  for (auto it = cache_.begin(); it != cache_.end(); ++it)
-    if (it->file == file.record && it->index == index) {
-      cache_.splice(cache_.begin(), cache_, it);
-      return cache_.front();
+std::vector<CheckpointReader::Part> CheckpointReader::parts_of(const std::vector<ReadRequest>& requests) const {
+  std::vector<Part> parts;
+  for (const ReadRequest& r : requests) {
+    check_request(r);
+    const TensorRecord* from = r.tensor;
+    if (!from->alias_of.empty()) from = find(from->alias_of, from->role);
+    const bool cast = from && !from->derived_from_role.empty();
+    if (cast) from = find(from->name, from->derived_from_role);
+    ensure(from != nullptr, "a checked manifest points at a tensor that is not there");
+    int64_t held = 0;
+    for (const ChunkRecord& chunk : from->chunks) {
+      const std::optional<Box> common = intersect(chunk.box, r.box);
+      if (!common) continue;
+      const int64_t element = size_of(from->dtype);
+      if (chunk.byte_offset % element != 0)  // an element could then straddle two blocks
+        fail(ErrorKind::checkpoint, fmt::format("{}: byte {} of {} is not aligned to its elements", label_of(*from),
+                                                chunk.byte_offset, chunk.file));
+      held += common->extent.numel();
+      parts.push_back({records_.at(chunk.file), &chunk, RunWalk(*common, chunk.box, r.box), element, cast,
+                       static_cast<char*>(r.to)});
     }
-  Block fresh;
-  if (cache_.size() >= kCachedBlocks) {
-    fresh = std::move(cache_.back());
-    cache_.pop_back();
+    // The manifest's chunks are disjoint, so as many elements as the box has means each exactly once.
+    if (held != r.box.extent.numel())
+      fail(ErrorKind::checkpoint, fmt::format("{}: {} of {} elements of the box at {} are here", label_of(*r.tensor),
+                                              held, r.box.extent.numel(), to_string(r.box.offset)));
   }
-  const int64_t begin = index * kBlockBytes;
-  const int64_t bytes = std::min(kBlockBytes, file.record->bytes - begin);
-  fresh.bytes.resize(static_cast<size_t>(bytes));
-  const std::string& expected = file.record->block_xxh128[static_cast<size_t>(index)];
-  std::string actual;
-  // Read again before judging: a fault on the way must not condemn a good file.
-  for (int attempt = 0; attempt < 2 && actual != expected; ++attempt) {
-    file.handle.read_at(fresh.bytes.data(), bytes, begin);
-    bytes_read_ += bytes;
-    actual = xxh128_hex(fresh.bytes.data(), fresh.bytes.size());
-  }
-  if (actual != expected) {
-    damage_ = std::make_unique<DamagedBlock>(DamagedBlock{file.record->path, index, expected, actual});
-    fail(ErrorKind::checkpoint,
-         fmt::format("{}: block {} (bytes {} to {}) has the digest {}, {} expected: the file is damaged",
-                     file.handle.path().string(), index, begin, begin + bytes, actual, expected));
-  }
-  fresh.file = file.record;
-  fresh.index = index;
-  cache_.push_front(std::move(fresh));
-  return cache_.front();
+  return parts;
 }
 
-template <class Use>
-void CheckpointReader::for_verified_bytes(OpenFile& file, int64_t begin, int64_t end, Use use) {
-  while (begin < end) {
-    const int64_t index = begin / kBlockBytes;
-    const int64_t stop = std::min(end, (index + 1) * kBlockBytes);
-    use(block(file, index).bytes.data() + (begin - index * kBlockBytes), stop - begin);
-    begin = stop;
+void CheckpointReader::read_all(const std::vector<ReadRequest>& requests) {
+  std::vector<Part> parts = parts_of(requests);
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.source() < b.source(); });
+  struct Need {
+    BlockRef block;
+    size_t part;
+  };
+  std::vector<Need> needs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& p = parts[i];
+    if (i == 0 || parts[i - 1].source() != p.source()) bytes_needed_ += p.walk.count() * p.run_bytes();
+    p.for_each_block([&](int64_t block) { needs.push_back({{p.file, block}, i}); });
   }
-}
-
-void CheckpointReader::read(const TensorRecord& wanted, const Box& box, DType dtype, void* to) {
-  damage_.reset();
-  const TensorRecord* from = &wanted;
-  if (!from->alias_of.empty()) from = find(from->alias_of, from->role);
-  const bool cast = from && !from->derived_from_role.empty();
-  if (cast) from = find(from->name, from->derived_from_role);
-  ensure(from != nullptr, "a checked manifest points at a tensor that is not there");
-  if (dtype != wanted.dtype)
-    fail(ErrorKind::checkpoint,
-         fmt::format("{} is stored as {}, {} is asked for; load it with the precision it was saved with",
-                     label_of(wanted), name(wanted.dtype), name(dtype)));
-  bool inside = box.offset.rank() == wanted.shape.rank() && box.extent.rank() == wanted.shape.rank();
-  for (int d = 0; inside && d < wanted.shape.rank(); ++d)
-    inside = box.offset[d] >= 0 && box.extent[d] >= 0 && box.offset[d] <= wanted.shape[d] &&
-             box.extent[d] <= wanted.shape[d] - box.offset[d];
-  if (!inside)
-    fail(ErrorKind::checkpoint,
-         fmt::format("{} has the shape {} here; a box at {} of extent {} is asked for", label_of(wanted),
-                     to_string(wanted.shape), to_string(box.offset), to_string(box.extent)));
-
-  const int64_t source_size = size_of(from->dtype), target_size = size_of(dtype);
-  int64_t written = 0;
-  std::vector<std::pair<const ChunkRecord*, Box>> parts;
-  for (const ChunkRecord& chunk : from->chunks)
-    if (const auto common = intersect(chunk.box, box)) parts.emplace_back(&chunk, *common);
-  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-    return std::pair(std::string_view(a.first->file), a.first->byte_offset) <
-           std::pair(std::string_view(b.first->file), b.first->byte_offset);
+  const auto before = [](const BlockRef& a, const BlockRef& b) {
+    return std::tie(a.file->path, a.index) < std::tie(b.file->path, b.index);
+  };
+  std::sort(needs.begin(), needs.end(), [&](const Need& a, const Need& b) { return before(a.block, b.block); });
+  std::vector<BlockRef> wanted;
+  for (const Need& need : needs)
+    if (wanted.empty() || !(wanted.back() == need.block)) wanted.push_back(need.block);
+  blocks_.read(wanted, [&](const BlockRef& block, const char* data, int64_t bytes) {
+    auto need = std::partition_point(needs.begin(), needs.end(), [&](const Need& n) { return before(n.block, block); });
+    for (; need != needs.end() && need->block == block; ++need) parts[need->part].take(block.index, data, bytes);
   });
-  for (const auto& [chunk, common] : parts) {
-    OpenFile& file = open(chunk->file);
-    for_each_run(common, chunk->box, box, [&](int64_t source, int64_t target, int64_t count) {
-      char* out = static_cast<char*>(to) + target * target_size;
-      const int64_t begin = chunk->byte_offset + source * source_size;
-      for_verified_bytes(file, begin, begin + count * source_size, [&](const char* data, int64_t bytes) {
-        if (!cast) {
-          std::memcpy(out, data, static_cast<size_t>(bytes));
-          out += bytes;
-          return;
-        }
-        for (int64_t at = 0; at < bytes; at += 4, out += 2) {  // elements are aligned: none straddles a block
-          float value = 0;
-          std::memcpy(&value, data + at, 4);
-          const bf16 rounded(value);
-          std::memcpy(out, &rounded, 2);
-        }
-      });
-      written += count;
-    });
-  }
-  // The manifest's chunks are disjoint, so as many elements as the box has means each exactly once.
-  if (written != box.extent.numel())
-    fail(ErrorKind::checkpoint, fmt::format("{}: {} of {} elements of the box at {} are here", label_of(wanted),
-                                            written, box.extent.numel(), to_string(box.offset)));
 }
 
 }  // namespace trainctl

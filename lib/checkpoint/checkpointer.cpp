@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/admission.h"
+#include "checkpoint/attempt.h"
 #include "checkpoint/checkpointer_state.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/scan.h"
 
 namespace trainctl {
@@ -57,6 +59,14 @@ Checkpointer::State::~State() {
   if (writer_.joinable()) writer_.join();
 }
 
+IoOptions Checkpointer::State::io_options() const {
+  IoOptions io;
+  io.use_uring = config_.io == "auto";
+  io.use_direct = config_.io != "buffered";
+  io.wrap = options_.wrap_io;
+  return io;
+}
+
 bool Checkpointer::State::in_flight() {
   if (!writer_.joinable()) return false;
   if (!done_) return true;
@@ -67,9 +77,9 @@ bool Checkpointer::State::in_flight() {
 void Checkpointer::State::finish() {
   if (!writer_.joinable()) return;
   writer_.join();
+  current_.staging_s += std::exchange(waited_s_, 0);
   if (current_.ok) {
     saved_step_ = current_.step;
-    rolled_back_to_ = -1;
     if (!current_manifest_.empty()) parent_ = current_manifest_;
   }
   report(std::exchange(current_, {}));
@@ -132,22 +142,57 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   job.parent = parent_;
   job.topology = options_.topology;
   job.provenance = options_.provenance;
+  job.meta = options_.meta;
+  job.derived = options_.derived;
   job.step = scalars.step;
   job.rank = ranks.rank;
   job.world = ranks.world;
   job.scalars = scalars;
   job.deadline_s = config_.deadline_s;
   job.keep = config_.keep;
-  job.rolled_back_to = rolled_back_to_;
+  job.io = io_options();
+  job.write_limit_bytes_per_s = config_.write_limit_bytes_per_s;
+  job.keep_every_steps = config_.keep_every_steps;
+  job.readback = config_.verify_after_save == "readback";
   job.on_point = options_.on_point;
   job.cancelled = &cancelled_;
+  const bool lazy = config_.async && config_.copy == "lazy" && reason == SaveReason::interval;
   const Clock::time_point copy_start = Clock::now();
-  const std::string fault = staging_->stage(catalog, options_.copy_threads);
+  std::string fault;
+  if (!lazy) fault = copy_now(catalog, options_.copy_threads);
   outcome.staging_s = seconds_since(copy_start);
   current_ = std::move(outcome);
   done_ = false;
-  writer_ = std::thread([this, job = std::move(job), fault, start] { write(job, fault, start); });
+  waited_s_ = 0;
+  copied_ = !lazy;  // no writer thread lives: nobody else looks
+  writer_ =
+      std::thread([this, job = std::move(job), fault, start, lazy, held = lazy ? catalog : StateCatalog()]() mutable {
+        if (lazy) {
+          fault = copy_now(held, 1);
+          held.clear();
+          const std::lock_guard lock(copy_mutex_);
+          copied_ = true;
+          copy_done_.notify_all();
+        }
+        write(job, fault, start);
+      });
   if (!config_.async) finish();
+}
+
+std::string Checkpointer::State::copy_now(const StateCatalog& catalog, int threads) {
+  try {
+    return staging_->stage(catalog, threads);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+void Checkpointer::State::wait_copied() {
+  std::unique_lock lock(copy_mutex_);
+  if (copied_) return;
+  const Clock::time_point start = Clock::now();
+  copy_done_.wait(lock, [this] { return copied_; });
+  waited_s_ += seconds_since(start);
 }
 
 void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Clock::time_point start) {
@@ -155,16 +200,21 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
   std::string own;  // why this rank's part could not be written
   try {
     try {
-      write_shards(job, *staging_, fault);
+      if (job.rank == 0) open_attempt(job);
+      const Clock::time_point write_start = Clock::now();
+      current_.io_path = write_shards(job, *staging_, fault);
+      current_.write_s = seconds_since(write_start);
     } catch (const std::exception& e) {
       own = fmt::format("rank {}: {}", job.rank, e.what());
     }
     if (job.rank != 0) {
       await_commit(job);  // rank 0's word counts, so that all ranks report the same
       current_.reason = own;
+      if (job.readback && own.empty()) read_back_own(job);
     } else {
       if (!own.empty()) fail(ErrorKind::checkpoint, own);
       const CommitResult result = commit_attempt(job);
+      if (!result.damage.empty()) fail(ErrorKind::checkpoint, "committed, but damaged on the disk: " + result.damage);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;
     }
@@ -188,11 +238,13 @@ bool Checkpointer::due(int64_t step) const { return state_->due(step); }
 void Checkpointer::save(const StateCatalog& catalog, const ScalarState& scalars, SaveReason reason) {
   state_->save(catalog, scalars, reason);
 }
+void Checkpointer::wait_copied() { state_->wait_copied(); }
 std::vector<SaveOutcome> Checkpointer::poll() { return state_->poll(); }
 std::vector<SaveOutcome> Checkpointer::wait() { return state_->wait(); }
 RestoreResult Checkpointer::restore(const StateCatalog& catalog, const std::string& from) {
   return state_->restore(catalog, from);
 }
+std::vector<std::filesystem::path> Checkpointer::leave_later_steps() { return state_->leave_later_steps(); }
 
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog) {

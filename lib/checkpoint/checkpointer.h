@@ -28,12 +28,18 @@ struct Agreement {
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
   std::string run_id;                // the same for every rank and every resume of a run
-  std::string topology, provenance;  // JSON objects recorded in the manifest; a training checkpoint needs both
-  int copy_threads = 1;              // for the copy at the step boundary
+  std::string topology, provenance;  // JSON objects recorded in the manifest
+  std::vector<MetaFile> meta{};      // meta/config.json, ...: what the checkpoint is, in files; rank 0's are written
+  // State classes that follow from what is stored, and from what (completeness.h). A training checkpoint needs all
+  // twelve: those not seen in the manifest and not declared here are absent, and the save is refused.
+  std::vector<StateClass> derived{};
+  int copy_threads = 1;                                               // for the copy at the step boundary
   int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
   int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
-  std::function<void(SavePoint)> on_point;  // called in the writer thread after each protocol step
+  std::function<void(SavePoint)> on_point{};  // called in the writer thread after each protocol step
+  // May put something between this module and the kernel's reads and writes of data files; see IoOptions::wrap.
+  std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io{};
 };
 
 enum class SaveReason : uint8_t { interval, signal, final, emergency };
@@ -47,7 +53,9 @@ struct SaveOutcome {
   std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
   std::filesystem::path folder;
   int64_t bytes = 0;                  // of this rank's files
-  double staging_s = 0, total_s = 0;  // the stall of the training thread; from the call to the commit
+  double staging_s = 0, total_s = 0;  // the copy's share of the caller's time, from the call to the commit
+  double write_s = 0;                 // of this rank's files, flushed (S3 to S6)
+  std::string io_path;                // how they were written: "io_uring, direct", and why not so
 };
 
 struct RestoreResult {
@@ -57,6 +65,9 @@ struct RestoreResult {
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first
+  int64_t bytes_read = 0;             // by this rank from data files: whole blocks, each of them once
+  int64_t bytes_needed = 0;           // of them by this rank's boxes
+  std::string io_path;                // how they were read, as in SaveOutcome
 };
 
 class Checkpointer {
@@ -67,23 +78,33 @@ class Checkpointer {
 
   bool due(int64_t step) const;  // checkpoint.every_steps
 
-  // Collective. Copies the state by value before it returns; with `async` the rest happens in a writer thread. A save
+  // Collective. Takes the state of this moment by value: scalars before it returns, tensors before it returns or (copy
+  // "lazy" and `async`) in the writer thread while the caller goes on, which must then call wait_copied() before it
+  // changes the first tensor of the catalog. With `async` writing happens in the writer thread. A save
   // still in flight on any rank: this one is skipped (signal and final saves wait for it instead). Never throws for a
   // failed save: the outcome comes from poll() or wait(). The catalog may differ from the one given at construction (it
   // is then planned anew). Requires the same step on every rank. Throws only what Agreement throws.
   void save(const StateCatalog& catalog, const ScalarState& scalars, SaveReason reason);
+
+  // Returns when the tensors of the newest save are copied: from here on they may change. Not collective; nothing to
+  // wait for costs a lock.
+  void wait_copied();
 
   std::vector<SaveOutcome> poll();  // outcomes since the last call, oldest first; never blocks
   std::vector<SaveOutcome> wait();  // ends the save in flight first. Not collective.
 
   // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
   // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
-  // checkpoints or a run directory) takes that one, or the newest usable one in it. When that is an older one of the
-  // run's own folder, the run has been rolled back: its next commit marks the steps after it as unusable (superseded),
-  // so that "auto" never goes back to them; nothing is deleted.
+  // checkpoints or a run directory) takes that one, or the newest usable one in it.
   // Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a tensor does
   // not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
   RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto");
+
+  // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
+  // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that
+  // "auto" never goes back to them; nothing is deleted. Returns their folders; nothing to do elsewhere. Not collective.
+  // Throws Error{environment}: a mark could not be written.
+  std::vector<std::filesystem::path> leave_later_steps();
 
  private:
   friend Checkpointer build_checkpointer(const CheckpointConfig&, CheckpointerOptions, Arena&, const StateCatalog&);

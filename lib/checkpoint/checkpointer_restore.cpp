@@ -1,5 +1,9 @@
 // lib/checkpoint/checkpointer_restore.cpp -- choosing a checkpoint together, and falling back together.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/checkpointer_state.h"
@@ -71,6 +75,53 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
+// How the recipe of a checkpoint differs from this run's in what shapes the state: "model.d_model is 64 here and 128
+// there" in `differences`, and in `remedy` the values to restore. Both are empty when a recipe is not recorded.
+struct RecipeDifference {
+  std::string differences, remedy;
+};
+
+RecipeDifference recipe_difference(const std::string& here_text, const std::string& there_text) {
+  using nlohmann::json;
+  const auto flat_recipe = [](const std::string& text) {
+    const json provenance = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const bool has = provenance.is_object() && provenance.contains("recipe") && provenance["recipe"].is_object();
+    return has ? provenance["recipe"].flatten() : json::object();
+  };
+  const json here = flat_recipe(here_text), there = flat_recipe(there_text);
+  RecipeDifference d;
+  for (const auto& [pointer, value] : there.items()) {
+    const bool shapes =
+        pointer.starts_with("/model/") || pointer == "/runtime/precision" || pointer == "/optimizer/kind";
+    if (!shapes || !here.contains(pointer) || here[pointer] == value) continue;
+    std::string key = pointer.substr(1);
+    std::replace(key.begin(), key.end(), '/', '.');
+    d.differences += fmt::format("{}{} is {} here and {} there", d.differences.empty() ? "" : ", ", key,
+                                 here[pointer].dump(), value.dump());
+    d.remedy += fmt::format("{}{} to {}", d.remedy.empty() ? "" : ", ", key, value.dump());
+  }
+  return d;
+}
+
+// All of a misfit, the cause first; of many tensors the first few.
+std::string describe_misfit(const std::string& folder, const std::string& tensors, const RecipeDifference& recipe) {
+  constexpr int kShown = 8;
+  std::string text = fmt::format("{} does not fit the model of this recipe{}{}", folder,
+                                 recipe.differences.empty() ? "" : ": ", recipe.differences);
+  size_t end = 0;
+  for (int i = 0; i < kShown && end != std::string::npos; ++i) end = tensors.find('\n', end + 1);
+  text += tensors.substr(0, end);
+  if (end != std::string::npos)
+    text += fmt::format("\n  and {} more",
+                        std::count(tensors.begin() + static_cast<std::ptrdiff_t>(end), tensors.end(), '\n'));
+  if (tensors.empty()) text += "\n  another rank names the tensors";
+  return text +
+         (recipe.remedy.empty()
+              ? "\nwhat to do: restore the model section that the checkpoint was trained with, or start another "
+                "run with another --run-dir"
+              : fmt::format("\nwhat to do: restore {}, or start another run with another --run-dir", recipe.remedy));
+}
+
 }  // namespace
 
 RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const std::string& from) {
@@ -85,15 +136,17 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
     std::unique_ptr<CheckpointReader> reader;
     std::string why, misfit;
     try {
-      reader = std::make_unique<CheckpointReader>(folder);
+      reader = std::make_unique<CheckpointReader>(folder, io_options());
       misfit = fit_faults(*reader, catalog);
     } catch (const Error& e) {
       why = e.what();
     }
     // A state of another model is no damage: an older one would not fit either, or worse, would.
     if (!ranks.all_agree(misfit.empty()))
-      fail(ErrorKind::checkpoint, fmt::format("{} does not fit the model of this recipe:{}", folder,
-                                              misfit.empty() ? " another rank names the tensors" : misfit));
+      fail(ErrorKind::checkpoint,
+           describe_misfit(
+               folder, misfit,
+               reader ? recipe_difference(options_.provenance, reader->manifest().provenance) : RecipeDifference()));
     if (ranks.all_agree(why.empty())) {
       try {
         restore_catalog(*reader, catalog, arena_.device());
@@ -107,6 +160,9 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.folder = folder;
         result.scalars = m.scalars;
         result.kind = m.kind;
+        result.bytes_read = reader->bytes_read();
+        result.bytes_needed = reader->bytes_needed();
+        result.io_path = reader->io_path();
         parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
@@ -135,6 +191,18 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
          fmt::format("there are checkpoints in {}, and none can be used (--resume never starts afresh):{}",
                      options_.folder.string(), joined(result.rejected)));
   return result;
+}
+
+std::vector<fs::path> Checkpointer::State::leave_later_steps() {
+  std::vector<fs::path> left;
+  const int64_t from = std::exchange(rolled_back_to_, -1);
+  if (from < 0 || options_.agreement.rank != 0) return left;
+  for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
+    if (info.state != CheckpointState::usable || info.step <= from) continue;
+    mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from), "resume", "");
+    left.push_back(info.folder);
+  }
+  return left;
 }
 
 }  // namespace trainctl

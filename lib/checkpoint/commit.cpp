@@ -9,7 +9,11 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/adopt.h"
+#include "checkpoint/attempt.h"
+#include "checkpoint/completeness.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/readback.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/scan.h"
@@ -31,7 +35,7 @@ std::string list_of_missing(const std::vector<std::optional<Receipt>>& receipts)
   return count > 8 ? fmt::format("{} and {} more", text, count - 8) : text;
 }
 
-Gathered gather(const SaveJob& job) {
+Gathered gather(const SaveJob& job, const fs::path& folder) {
   const auto world = static_cast<size_t>(job.world);
   std::vector<std::optional<Receipt>> receipts(world);
   Gathered all;
@@ -40,7 +44,7 @@ Gathered gather(const SaveJob& job) {
   for (PatientWait wait(job.deadline_s); have < world; wait.sleep()) {
     for (size_t r = 0; r < world; ++r) {
       const std::string name = receipt_path(static_cast<int64_t>(r));
-      const fs::path path = job.staging_folder() / name;
+      const fs::path path = folder / name;
       if (receipts[r] || regular_file_bytes(path) < 0) continue;
       const std::string text = read_small_file(path, kMaxRecordBytes);
       Receipt receipt = receipt_from_text(text, path.string());
@@ -84,32 +88,20 @@ std::vector<TensorRecord> merge_tensors(const std::vector<Receipt>& receipts) {
 }
 
 Manifest make_manifest(const SaveJob& job, const Gathered& gathered) {
-  Manifest m;
-  m.run_id = job.run_id;
-  m.attempt = job.attempt;
-  m.reason = job.reason;
-  m.parent = job.parent;
-  m.step = job.step;
-  m.world = job.world;
-  m.created_ns = wall_clock_ns();
-  m.topology = job.topology;
-  m.provenance = job.provenance;
-  m.scalars = job.scalars;
+  Manifest m = draft_of(job);
   m.tensors = merge_tensors(gathered.receipts);
   m.receipts = gathered.records;
   for (const Receipt& r : gathered.receipts) {
     m.non_finite += r.non_finite;
     m.files.insert(m.files.end(), r.files.begin(), r.files.end());
   }
-  m.completeness = completeness_of(m.tensors, job.topology, job.provenance);
+  m.completeness = completeness_of(m, job.derived);
   const ScalarState& s = job.scalars;
   const bool healthy =
       m.non_finite == 0 && s.non_finite_count == 0 && std::isfinite(s.last_loss) && std::isfinite(s.last_grad_norm);
   m.kind = healthy ? "training" : "intermediate";
-  for (const StateClass& c : m.completeness)
-    if (m.kind == "training" && c.state == "absent")
-      fail(ErrorKind::checkpoint,
-           fmt::format("a training checkpoint needs every state class, \"{}\" is absent", c.name));
+  if (const std::string absent = absent_class(m.completeness); m.kind == "training" && !absent.empty())
+    fail(ErrorKind::checkpoint, "a training checkpoint needs every state class: " + absent);
   check_manifest(m, "the new manifest");  // coverage: every tensor exactly once
   return m;
 }
@@ -128,17 +120,6 @@ std::optional<fs::path> clear_final_name(const SaveJob& job) {
   rename_to_new_name(final_folder, aside);
   sync_directory(job.root);  // before the new one takes the name: no power cut may keep that and lose this
   return aside;
-}
-
-// After a rollback the steps beyond it belong to a history that the run has left.
-void supersede_later_steps(const SaveJob& job) {
-  if (job.rolled_back_to < 0) return;
-  for (const CheckpointInfo& info : scan_checkpoints(job.root))
-    if (info.state == CheckpointState::usable && info.step > job.rolled_back_to && info.attempt != job.attempt)
-      mark_unusable(info.folder,
-                    fmt::format("superseded: the run went on from step {} and has saved step {} since",
-                                job.rolled_back_to, job.step),
-                    "save", "");
 }
 
 void take_back(const SaveJob& job, const std::optional<fs::path>& aside) {
@@ -170,8 +151,12 @@ void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
   }
 }
 
+Manifest manifest_of_receipts(const SaveJob& job, const fs::path& folder) {
+  return make_manifest(job, gather(job, folder));
+}
+
 CommitResult commit_attempt(const SaveJob& job) {
-  const Gathered gathered = gather(job);
+  const Gathered gathered = gather(job, job.staging_folder());
   job.reached(SavePoint::gathered);
   const Manifest manifest = make_manifest(job, gathered);
   const std::string text = to_text(manifest);
@@ -207,10 +192,15 @@ CommitResult commit_attempt(const SaveJob& job) {
     job.reached(SavePoint::committed);
     write_file_atomically(job.root / kLatestName, to_text(Latest{job.step, folder_name_of(job.step), digest}));
     job.reached(SavePoint::latest);
-    if (aside) move_to_trash(*aside);
-    supersede_later_steps(job);
-    apply_retention(job.root, job.keep);
+    drop_attempt_record(job.final_folder());
+    Readback proof;
+    if (job.readback) proof = read_back(job, digest);
+    if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
+    if (aside && !is_pinned(*aside)) move_to_trash(*aside);
+    if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
+    apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);
+    if (!proof.note.empty()) return {digest, proof.note};
   } catch (const std::exception& e) {
     return {digest, e.what()};
   }

@@ -15,7 +15,7 @@
 
 namespace trainctl {
 
-inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 0;
+inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 1;
 inline constexpr int64_t kBlockBytes = 4 << 20;
 inline constexpr int64_t kMaxRecordBytes = 256 << 20;  // of any JSON record
 
@@ -61,9 +61,17 @@ struct ReceiptRecord {
   std::string xxh128;
 };
 
+// A small file that says what the checkpoint is: meta/config.json, meta/tokenizer/..., as the save was told.
+struct MetaRecord {
+  std::string path;
+  int64_t bytes = 0;
+  std::string xxh128;
+};
+
 // One of the twelve state classes. state: present | absent | derived; where: what holds it, or what it follows from.
 struct StateClass {
   std::string name, state, where;
+  std::vector<StateClass> parts{};  // of "versions": data, code, tokenizer, config, features
 };
 
 struct Manifest {
@@ -78,6 +86,7 @@ struct Manifest {
   std::vector<TensorRecord> tensors;  // by name, then role
   std::vector<FileRecord> files;
   std::vector<ReceiptRecord> receipts;
+  std::vector<MetaRecord> meta;
 };
 
 struct Committed {
@@ -111,7 +120,8 @@ Latest latest_from_text(std::string_view text, const std::string& source);
 Unusable unusable_from_text(std::string_view text, const std::string& source);
 
 // Whole-manifest rules: every tensor is covered exactly once by its chunks, chunks lie inside their file's data, share
-// no byte, are aligned; aliases and derivations point at tensors that exist. Throws Error{checkpoint}.
+// no byte, are aligned; aliases and derivations point at tensors that exist; a training kind has every state class, and
+// a class that is said to be in meta/ names a listed file. Throws Error{checkpoint}.
 void check_manifest(const Manifest& manifest, const std::string& source);
 
 std::string file_root_of(const std::vector<std::string>& block_xxh128);

@@ -9,26 +9,10 @@
 #include "checkpoint/format.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/record_text.h"
 
 namespace trainctl {
 namespace {
-
-void check_schema(const JsonFields& fields, std::string_view expected) {
-  const JsonFields schema = fields.object("schema");
-  if (schema.text("name") != expected)
-    schema.refuse("name", fmt::format("= {}, {} is needed", in_quotes(schema.text("name")), in_quotes(expected)));
-  if (schema.integer("major") != kSchemaMajor)
-    schema.refuse("major", fmt::format("= {}: this program reads version {}; use a newer trainctl",
-                                       schema.integer("major"), kSchemaMajor));
-}
-
-// The record's text must be exactly what this program would write for it.
-template <class T>
-void check_canonical(const T& record, std::string_view text, const std::string& source) {
-  if (to_text(record) != text)
-    fail(ErrorKind::checkpoint,
-         fmt::format("{} is damaged: its text does not agree with its own digest (self_xxh128)", source));
-}
 
 Shape shape_of(const JsonFields& fields, std::string_view key) {
   const std::vector<int64_t> dims = fields.integers(key);
@@ -58,8 +42,9 @@ FileRecord file_of(const JsonFields& fields) {
   file.block_xxh128 = fields.hexes("block_xxh128", 32);
   const int64_t blocks = file.bytes / kBlockBytes + (file.bytes % kBlockBytes != 0);
   if (static_cast<int64_t>(file.block_xxh128.size()) != blocks)
-    fields.refuse("block_xxh128", fmt::format("has {} digests, a file of {} bytes has {} blocks",
-                                              file.block_xxh128.size(), file.bytes, blocks));
+    fields.refuse("block_xxh128",
+                  fmt::format("has {}, a file of {} has {}", counted(std::ssize(file.block_xxh128), "digest"),
+                              counted(file.bytes, "byte"), counted(blocks, "block")));
   file.file_root = fields.hex("file_root", 32);
   if (file.file_root != file_root_of(file.block_xxh128))
     fields.refuse("file_root", "is not the digest of the block digests");
@@ -122,7 +107,35 @@ void read_list(const JsonFields& fields, std::string_view key, std::vector<T>& o
   for (size_t i = 0; i < items.size(); ++i) out.push_back(read(fields.element(key, items[i], i)));
 }
 
+StateClass class_of(const std::string& name, const JsonFields& fields) {
+  StateClass c{name, fields.text("state"), fields.text("where")};
+  if (c.state != "present" && c.state != "absent" && c.state != "derived")
+    fields.refuse("state", fmt::format("= {}; known: present, absent, derived", in_quotes(c.state)));
+  return c;
+}
+
+void read_classes(const JsonFields& fields, Manifest& m) {
+  const JsonFields classes = fields.object("completeness");
+  for (const JsonNode::Member& c : *fields.node("completeness").as<JsonNode::Object>()) {
+    const JsonFields one = classes.object(c.key);
+    StateClass& known = m.completeness.emplace_back(class_of(c.key, one));
+    if (!one.has("parts")) continue;
+    const JsonFields parts = one.object("parts");
+    for (const JsonNode::Member& p : *one.node("parts").as<JsonNode::Object>())
+      known.parts.push_back(class_of(p.key, parts.object(p.key)));
+  }
+}
+
 }  // namespace
+
+void check_schema(const JsonFields& fields, std::string_view expected) {
+  const JsonFields schema = fields.object("schema");
+  if (schema.text("name") != expected)
+    schema.refuse("name", fmt::format("= {}, {} is needed", in_quotes(schema.text("name")), in_quotes(expected)));
+  if (schema.integer("major") != kSchemaMajor)
+    schema.refuse("major", fmt::format("= {}: this program reads version {}; use a newer trainctl",
+                                       schema.integer("major"), kSchemaMajor));
+}
 
 Receipt receipt_from_text(std::string_view text, const std::string& source) {
   const JsonNode root = parse_checkpoint_json(text, source);
@@ -158,19 +171,15 @@ Manifest manifest_from_text(std::string_view text, const std::string& source) {
   m.parent = fields.text("parent");
   m.topology = fields.node("topology").text();
   m.provenance = fields.node("provenance").text();
-  const JsonFields classes = fields.object("completeness");
-  for (const JsonNode::Member& c : *fields.node("completeness").as<JsonNode::Object>()) {
-    const JsonFields one = classes.object(c.key);
-    m.completeness.push_back({c.key, one.text("state"), one.text("where")});
-  }
+  read_classes(fields, m);
   const JsonFields scalars = fields.object("scalars"), data = fields.object("data");
   m.scalars.step = scalars.integer("step");
   m.scalars.last_loss = float_of(scalars, "last_loss");
   m.scalars.last_grad_norm = float_of(scalars, "last_grad_norm");
   m.scalars.non_finite_count = scalars.integer("non_finite_count");
   m.non_finite = scalars.integer("non_finite_elements");
-  m.scalars.consumed_samples = data.integer("consumed_samples");
-  m.scalars.consumed_tokens = data.integer("consumed_tokens");
+  m.scalars.consumed_samples = data.integer("consumed_samples", -1);  // -1: not known
+  m.scalars.consumed_tokens = data.integer("consumed_tokens", -1);
   m.scalars.data_fingerprint = data.text("fingerprint");
   m.scalars.seed = fields.object("rng").integer("seed", INT64_MIN);
   read_list(fields, "tensors", m.tensors, tensor_of);
@@ -178,6 +187,10 @@ Manifest manifest_from_text(std::string_view text, const std::string& source) {
   read_list(fields, "receipts", m.receipts, [](const JsonFields& r) {
     return ReceiptRecord{path_of(r, "path"), r.integer("rank"), r.integer("bytes"), r.hex("xxh128", 32)};
   });
+  if (fields.has("meta"))  // absent in version 1.0
+    read_list(fields, "meta", m.meta, [](const JsonFields& r) {
+      return MetaRecord{path_of(r, "path"), r.integer("bytes"), r.hex("xxh128", 32)};
+    });
   check_manifest(m, source);
   return m;
 }

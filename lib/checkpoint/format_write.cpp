@@ -5,22 +5,17 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "checkpoint/format.h"
+#include "checkpoint/record_text.h"
 
 namespace trainctl {
 namespace {
 
 using nlohmann::json;
 
-json schema(std::string_view name) { return {{"name", name}, {"major", kSchemaMajor}, {"minor", kSchemaMinor}}; }
-
 // Names of files may hold any byte; JSON may not.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-std::string with_self_digest(json value) {
-  const std::string bare = dump(value);
-  value["self_xxh128"] = xxh128_hex(bare.data(), bare.size());
-  return dump(value) + "\n";
-}
+json schema(std::string_view name) { return record_schema(name); }
 
 json to_json(const Shape& shape) {
   json list = json::array();
@@ -65,9 +60,26 @@ json opaque(const std::string& text, std::string_view what) {
   return value;
 }
 
+json to_json(const std::vector<StateClass>& classes) {
+  json value = json::object();
+  for (const StateClass& c : classes) {
+    json& one = value[c.name] = {{"state", c.state}, {"where", c.where}};
+    if (!c.parts.empty()) one["parts"] = to_json(c.parts);
+  }
+  return value;
+}
+
 std::string hex_float(double value) { return fmt::format("{:a}", value); }  // exact; nan and inf keep their names
 
 }  // namespace
+
+json record_schema(std::string_view name) { return {{"name", name}, {"major", kSchemaMajor}, {"minor", kSchemaMinor}}; }
+
+std::string with_self_digest(json value) {
+  const std::string bare = dump(value);
+  value["self_xxh128"] = xxh128_hex(bare.data(), bare.size());
+  return dump(value) + "\n";
+}
 
 std::string to_text(const Receipt& r) {
   return with_self_digest({{"schema", schema("trainctl-receipt")},
@@ -95,11 +107,12 @@ std::string to_text(const Manifest& m) {
                 {"provenance", opaque(m.provenance, "provenance")},
                 {"tensors", list_of(m.tensors)},
                 {"files", list_of(m.files)}};
-  json& classes = value["completeness"] = json::object();
-  for (const StateClass& c : m.completeness) classes[c.name] = {{"state", c.state}, {"where", c.where}};
+  value["completeness"] = to_json(m.completeness);
   json& receipts = value["receipts"] = json::array();
   for (const ReceiptRecord& r : m.receipts)
     receipts.push_back({{"path", r.path}, {"rank", r.rank}, {"bytes", r.bytes}, {"xxh128", r.xxh128}});
+  json& meta = value["meta"] = json::array();
+  for (const MetaRecord& f : m.meta) meta.push_back({{"path", f.path}, {"bytes", f.bytes}, {"xxh128", f.xxh128}});
   const ScalarState& s = m.scalars;
   value["scalars"] = {{"step", s.step},
                       {"last_loss", hex_float(s.last_loss)},
@@ -115,6 +128,7 @@ std::string to_text(const Manifest& m) {
                             {"block_bytes", kBlockBytes},
                             {"file_root", "xxh3-128 of the concatenated block digests"},
                             {"receipts", "xxh3-128"},
+                            {"meta", "xxh3-128"},
                             {"manifest", "sha-256"}};
   return dump(value) + "\n";
 }

@@ -1,10 +1,12 @@
 // lib/checkpoint/manifest_check.cpp -- the rules that span a whole manifest.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/json_node.h"
+#include "checkpoint/completeness.h"
 #include "checkpoint/format.h"
 
 namespace trainctl {
@@ -14,6 +16,29 @@ struct Extent {
   int64_t begin = 0, end = 0;
   std::string tensor;
 };
+
+void check_classes(const Manifest& m, const std::function<void(const std::string&)>& refuse) {
+  std::set<std::string> meta;
+  for (const MetaRecord& f : m.meta) {
+    if (!f.path.starts_with("meta/")) refuse(fmt::format("meta file {} lies outside meta/", in_quotes(f.path)));
+    if (!meta.insert(f.path).second) refuse(fmt::format("meta file {} is listed twice", in_quotes(f.path)));
+  }
+  const auto check = [&](const std::string& name, const StateClass& c) {
+    if (m.kind == "training" && c.state == "absent")
+      refuse(fmt::format("a training checkpoint needs every state class, {} is absent", in_quotes(name)));
+    if (c.where.starts_with("meta/") && meta.count(c.where) == 0)
+      refuse(fmt::format("state class {} is said to be in {}, which is not listed", in_quotes(name), c.where));
+  };
+  std::set<std::string_view> there;
+  for (const StateClass& c : m.completeness) {
+    check(c.name, c);
+    for (const StateClass& part : c.parts) check(c.name + "." + part.name, part);
+    there.insert(c.name);
+  }
+  for (const std::string_view name : kStateClasses)
+    if (m.kind == "training" && there.count(name) == 0)
+      refuse(fmt::format("a training checkpoint needs every state class, {} is not in the table", in_quotes(name)));
+}
 
 }  // namespace
 
@@ -31,6 +56,8 @@ void check_manifest(const Manifest& m, const std::string& source) {
   for (const TensorRecord& t : m.tensors)
     if (!tensors.emplace(std::pair(t.name, t.role), &t).second)
       refuse(fmt::format("tensor {} ({}) is listed twice", in_quotes(t.name), t.role));
+
+  check_classes(m, refuse);
 
   std::map<std::string, std::vector<Extent>> used;
   for (const TensorRecord& t : m.tensors) {

@@ -44,10 +44,11 @@ FileHandle FileHandle::open_for_reading(const fs::path& path) {
 }
 
 FileHandle::FileHandle(FileHandle&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)), direct_(other.direct_), path_(std::move(other.path_)) {}
 
 FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(direct_, other.direct_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -106,6 +107,20 @@ int64_t FileHandle::size() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0) fail_with(ErrorKind::environment, "look at", path_, errno);
   return info.st_size;
+}
+
+void FileHandle::truncate(int64_t bytes) {
+  int code = 0;
+  do code = ::ftruncate(fd_, bytes) == 0 ? 0 : errno;
+  while (code == EINTR);
+  if (code != 0) fail_with(ErrorKind::environment, fmt::format("cut to {} bytes", bytes), path_, code);
+}
+
+bool FileHandle::set_direct(bool on) {
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) return false;
+  direct_ = on;
+  return true;
 }
 
 void FileHandle::close() {

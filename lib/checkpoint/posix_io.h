@@ -28,12 +28,18 @@ class FileHandle {
   void read_at(void* data, int64_t bytes, int64_t offset) const;  // Error{checkpoint} when the file ends before
   void sync_data();  // fdatasync; a failure must never be retried on the same file (pages are dropped as clean)
   int64_t size() const;
+  void truncate(int64_t bytes);
+  // O_DIRECT on or off; false when the file system refuses it (it stays off).
+  bool set_direct(bool on);
+  bool direct() const { return direct_; }
+  int fd() const { return fd_; }
   void close();  // reports what close(2) reports; the destructor does not
   const std::filesystem::path& path() const { return path_; }
 
  private:
   FileHandle(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
   int fd_ = -1;
+  bool direct_ = false;
   std::filesystem::path path_;
 };
 

@@ -6,20 +6,22 @@
 
 #include "base/error.h"
 #include "base/json_node.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
 
-struct Task {
-  const StateEntry* entry;
-  const TensorRecord* record;
-  std::string file;
-  int64_t at;
-};
+constexpr int64_t kTensorAlignment = 64;
+constexpr int64_t kBounceBytes = 64 << 20;  // of host memory on the way to a device, or one larger tensor
 
 const TensorRecord* record_of(const CheckpointReader& reader, const StateEntry& e) {
   if (const TensorRecord* own = reader.find(e.name, e.role)) return own;
   return e.alias_of.empty() ? nullptr : reader.find(e.alias_of, e.role);
+}
+
+std::pair<std::string, int64_t> place_of(const TensorRecord& t) {
+  return t.chunks.empty() ? std::pair<std::string, int64_t>()
+                          : std::pair(t.chunks.front().file, t.chunks.front().byte_offset);
 }
 
 }  // namespace
@@ -49,31 +51,36 @@ void restore_catalog(CheckpointReader& reader, const StateCatalog& catalog, Devi
   if (const std::string faults = fit_faults(reader, catalog); !faults.empty())
     fail(ErrorKind::checkpoint,
          fmt::format("{} does not fit the model that is asked for:{}", reader.info().folder.string(), faults));
-  std::vector<Task> tasks;
-  for (const StateEntry& e : catalog) {
-    if (e.box.extent.numel() == 0) continue;
-    Task task{&e, record_of(reader, e), "", 0};
-    if (!task.record->chunks.empty()) {
-      task.file = task.record->chunks.front().file;
-      task.at = task.record->chunks.front().byte_offset;
-    }
-    tasks.push_back(std::move(task));
+  std::vector<const StateEntry*> wanted;
+  for (const StateEntry& e : catalog)
+    if (e.box.extent.numel() > 0) wanted.push_back(&e);
+  const auto request = [&reader](const StateEntry& e, void* to) {
+    return ReadRequest{record_of(reader, e), e.box, e.local.dtype(), to};
+  };
+  std::vector<ReadRequest> requests;
+  if (device.kind() == DeviceKind::cpu) {
+    for (const StateEntry* e : wanted) requests.push_back(request(*e, e->local.data()));
+    reader.read_all(requests);
+    return;
   }
-  // In the order of the files: each block is then read about once.
-  std::sort(tasks.begin(), tasks.end(),
-            [](const Task& a, const Task& b) { return a.file != b.file ? a.file < b.file : a.at < b.at; });
-  const bool host = device.kind() == DeviceKind::cpu;
-  const std::unique_ptr<Stream> stream = host ? nullptr : device.make_compute_stream();
+  const std::unique_ptr<Stream> stream = device.make_compute_stream();
   std::vector<char> bounce;
-  for (const Task& task : tasks) {
-    const Tensor& local = task.entry->local;
-    if (host) {
-      reader.read(*task.record, task.entry->box, local.dtype(), local.data());
-      continue;
-    }
-    bounce.resize(static_cast<size_t>(local.bytes()));
-    reader.read(*task.record, task.entry->box, local.dtype(), bounce.data());
-    device.copy_from_host(local.data(), bounce.data(), local.bytes(), *stream);
+  // In the order of the files: neighbours share blocks.
+  std::sort(wanted.begin(), wanted.end(), [&reader](const StateEntry* a, const StateEntry* b) {
+    return place_of(*record_of(reader, *a)) < place_of(*record_of(reader, *b));
+  });
+  for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
+    int64_t bytes = 0;
+    while (end < wanted.size() && (end == begin || bytes + wanted[end]->local.bytes() <= kBounceBytes))
+      bytes += round_up(wanted[end++]->local.bytes(), kTensorAlignment);
+    bounce.resize(static_cast<size_t>(std::max(bytes, static_cast<int64_t>(bounce.size()))));
+    requests.clear();
+    int64_t at = 0;
+    for (size_t i = begin; i < end; at += round_up(wanted[i++]->local.bytes(), kTensorAlignment))
+      requests.push_back(request(*wanted[i], bounce.data() + at));
+    reader.read_all(requests);
+    for (size_t i = begin; i < end; ++i)
+      device.copy_from_host(wanted[i]->local.data(), requests[i - begin].to, wanted[i]->local.bytes(), *stream);
     stream->synchronize();
   }
 }

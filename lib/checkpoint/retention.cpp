@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/scan.h"
@@ -17,31 +18,52 @@ namespace trainctl {
 namespace fs = std::filesystem;
 namespace {
 
-std::vector<fs::path> surplus(const fs::path& root, int64_t keep, bool also_broken) {
-  ensure(keep >= 1, "retention keeps at least one checkpoint");
+std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& policy, bool also_broken) {
+  ensure(policy.keep >= 1, "retention keeps at least one checkpoint");
   std::vector<fs::path> folders;
   int64_t training = 0, intermediate = 0;
-  for (const CheckpointInfo& info : scan_checkpoints(root)) {  // newest first
+  bool verified = false;                                              // the newest verified training state was seen
+  for (CheckpointInfo info : scan_checkpoints(root, Look::glance)) {  // newest first
+    if (is_superseded(info)) continue;
+    const bool counts = info.kind == "training" || info.kind == "intermediate";
+    int64_t& count = info.kind == "training" ? training : intermediate;
+    if (info.state == CheckpointState::usable && counts && count < policy.keep) info = inspect_folder(info.folder);
     if (info.state == CheckpointState::usable) {
-      int64_t& count = info.kind == "training" ? training : intermediate;
-      if (++count > keep) folders.push_back(info.folder);
-    } else if (also_broken && training > 0 && info.state != CheckpointState::unusable) {
+      if (!counts) continue;
+      bool keep = ++count <= policy.keep || info.pinned;
+      if (info.kind == "training") {
+        keep = keep || (policy.keep_every_steps > 0 && info.step % policy.keep_every_steps == 0);
+        keep = keep || (info.verified && !verified);
+        verified = verified || info.verified;
+      }
+      if (!keep) folders.push_back(info.folder);
+    } else if (also_broken && training > 0 && info.state != CheckpointState::unusable && !info.pinned) {
       folders.push_back(info.folder);
     }
   }
   return folders;
 }
 
+bool remove_marker(const fs::path& marker) {
+  if (::unlink(marker.c_str()) != 0) {
+    if (errno == ENOENT) return false;
+    fail(ErrorKind::environment,
+         fmt::format("cannot remove {}: {}", marker.string(), std::generic_category().message(errno)));
+  }
+  sync_directory(marker.parent_path());
+  return true;
+}
+
 }  // namespace
 
-std::vector<fs::path> apply_retention(const fs::path& root, int64_t keep) {
-  std::vector<fs::path> folders = surplus(root, keep, false);
+std::vector<fs::path> apply_retention(const fs::path& root, const RetentionPolicy& policy) {
+  std::vector<fs::path> folders = surplus(root, policy, false);
   for (const fs::path& folder : folders) move_to_trash(folder);
   return folders;
 }
 
-std::vector<fs::path> prune_checkpoints(const fs::path& root, int64_t keep, bool dry_run) {
-  std::vector<fs::path> folders = surplus(root, keep, true);
+std::vector<fs::path> prune_checkpoints(const fs::path& root, const RetentionPolicy& policy, bool dry_run) {
+  std::vector<fs::path> folders = surplus(root, policy, true);
   if (!dry_run)
     for (const fs::path& folder : folders) move_to_trash(folder);
   return folders;
@@ -76,14 +98,21 @@ void mark_unusable(const fs::path& folder, const std::string& reason, const std:
   write_file_atomically(folder / kUnusableName, to_text(Unusable{reason, detector, evidence, wall_clock_ns()}));
 }
 
-bool mark_usable(const fs::path& folder) {
-  if (::unlink((folder / kUnusableName).c_str()) != 0) {
-    if (errno == ENOENT) return false;
-    fail(ErrorKind::environment, fmt::format("cannot remove {}: {}", (folder / kUnusableName).string(),
-                                             std::generic_category().message(errno)));
-  }
-  sync_directory(folder);
-  return true;
+bool mark_usable(const fs::path& folder) { return remove_marker(folder / kUnusableName); }
+
+void pin_checkpoint(const fs::path& folder, const std::string& reason) {
+  write_file_atomically(folder / kPinnedName, to_text(Pinned{reason, wall_clock_ns()}));
+}
+
+bool unpin_checkpoint(const fs::path& folder) { return remove_marker(folder / kPinnedName); }
+
+bool is_pinned(const fs::path& folder) {
+  std::error_code unknown;
+  return fs::exists(fs::symlink_status(folder / kPinnedName, unknown));
+}
+
+void mark_verified(const fs::path& folder, const std::string& manifest_sha256, const std::string& how) {
+  write_file_atomically(folder / kVerifiedName, to_text(Verified{manifest_sha256, how, wall_clock_ns()}));
 }
 
 }  // namespace trainctl

@@ -8,14 +8,22 @@
 
 namespace trainctl {
 
-// Keeps the newest `keep` usable training checkpoints (by step number) and the newest `keep` usable intermediate ones;
-// removes the older usable ones. Damaged, unusable and uncommitted ones are left alone: they hold evidence, and people
-// decide. Returns the folders removed. keep >= 1.
-std::vector<std::filesystem::path> apply_retention(const std::filesystem::path& root, int64_t keep);
+struct RetentionPolicy {
+  RetentionPolicy(int64_t keep_newest, int64_t every_steps = 0) : keep(keep_newest), keep_every_steps(every_steps) {}
+  int64_t keep;              // newest usable ones of each kind, by step number; >= 1
+  int64_t keep_every_steps;  // training states whose step is a multiple of it stay for good; 0: none
+};
+
+// Removes the usable training and intermediate checkpoints that the policy does not keep. What stays, whatever the
+// policy: pinned ones; the newest verified training state; other kinds; and everything that is damaged, unusable or
+// uncommitted, which holds evidence, so people decide. One counts as kept only after a close look (inspect_folder), so
+// that a damaged one never pushes a good one out. Returns the folders removed.
+std::vector<std::filesystem::path> apply_retention(const std::filesystem::path& root, const RetentionPolicy& policy);
 
 // As apply_retention, and also removes what was never committed and what is damaged, if older than the newest usable
-// training checkpoint. `dry_run`: only says what would go.
-std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& root, int64_t keep, bool dry_run);
+// training checkpoint and not pinned. `dry_run`: only says what would go.
+std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& root, const RetentionPolicy& policy,
+                                                     bool dry_run);
 
 // Renames `folder` to .trash-<name>-<random> in the same place, removes COMMITTED, then everything.
 void move_to_trash(const std::filesystem::path& folder);
@@ -26,5 +34,13 @@ void mark_unusable(const std::filesystem::path& folder, const std::string& reaso
                    const std::string& evidence);
 // Takes the tombstone away; the folder is then what its files say. False when it had none.
 bool mark_usable(const std::filesystem::path& folder);
+
+// PINNED: retention and prune leave it alone. unpin: false when it had no pin.
+void pin_checkpoint(const std::filesystem::path& folder, const std::string& reason);
+bool unpin_checkpoint(const std::filesystem::path& folder);
+bool is_pinned(const std::filesystem::path& folder);
+
+// VERIFIED for the manifest of this digest.
+void mark_verified(const std::filesystem::path& folder, const std::string& manifest_sha256, const std::string& how);
 
 }  // namespace trainctl

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/format.h"
+#include "checkpoint/io_queue.h"
 
 namespace trainctl {
 
@@ -30,15 +31,24 @@ enum class SavePoint : uint8_t {
 };
 inline constexpr int kSavePoints = 11;
 
+// A file of meta/, as the caller wants it: {"meta/config.json", "{...}"}.
+struct MetaFile {
+  std::string path, content;
+};
+
 struct SaveJob {
   std::filesystem::path root;  // the run's checkpoint folder
   std::string run_id, attempt, reason, parent;
   std::string topology, provenance;  // JSON objects
+  std::vector<MetaFile> meta;        // rank 0's
+  std::vector<StateClass> derived;   // classes of the state that follow from others, as the caller declares
   int64_t step = 0, rank = 0, world = 1;
   ScalarState scalars;
   double deadline_s = 600;
-  int64_t keep = 3;
-  int64_t rolled_back_to = -1;                   // the run was told to go on from this older step; -1: no
+  int64_t keep = 3, keep_every_steps = 0;
+  bool readback = false;  // read the files back after the commit (readback.h)
+  IoOptions io;
+  int64_t write_limit_bytes_per_s = 0;           // of this rank; 0: none
   std::function<void(SavePoint)> on_point;       // may be empty; a throw fails the attempt there
   const std::atomic<bool>* cancelled = nullptr;  // the run is going down: give up soon
 
@@ -66,18 +76,24 @@ class PatientWait {
   std::chrono::milliseconds nap_{5};
 };
 
-// S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Digests
-// are taken from the image just before each block is written. Throws Error on failure, after trying to leave a receipt
-// with status "failed" (the ballast is given up for it when the disk is full).
-// `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
-void write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
+// S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Throws
+// Error on failure, after trying to leave a receipt with status "failed" (the ballast is given up for it when the disk
+// is full). `fault`: why the state could not be staged; then nothing but the failed receipt is written. "" for none.
+// Returns how the bytes went (Transfers::path_in_use).
+std::string write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault);
 
 // S7-S12 on rank 0. Throws Error when the attempt was not committed; abandon_attempt cleans up after it.
 struct CommitResult {
   std::string manifest_sha256;
-  std::string note;  // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string note;      // what failed after the commit point (LATEST, retention): the checkpoint itself is good
+  std::string damage{};  // what reading it back found: it was committed, and is marked UNUSABLE
 };
 CommitResult commit_attempt(const SaveJob& job);
+
+// S7 and the content of S8: waits for the receipts in `folder` and makes the manifest that they give. Throws Error when
+// one is missing at the deadline, failed, or of another attempt, when coverage is not exact, or a state class is
+// absent.
+Manifest manifest_of_receipts(const SaveJob& job, const std::filesystem::path& folder);
 
 // Gives the attempt up: writes UNUSABLE with `reason` into its staging folder and frees its data. Never throws.
 void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept;
@@ -88,9 +104,5 @@ std::string abandoned_reason(const SaveJob& job);
 // The other ranks: waits until rank 0 has committed or given up. Throws Error{checkpoint} with the reason if it gave
 // up.
 void await_commit(const SaveJob& job);
-
-// What the first version of every class follows from; `absent` where the caller gave no text.
-std::vector<StateClass> completeness_of(const std::vector<TensorRecord>& tensors, const std::string& topology,
-                                        const std::string& provenance);
 
 }  // namespace trainctl

@@ -2,10 +2,12 @@
 #include "checkpoint/scan.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/save_job.h"
 
@@ -42,14 +44,7 @@ std::string link_fault(const fs::path& folder, const std::string& relative) {
 
 void refuse(const std::string& what) { fail(ErrorKind::checkpoint, what); }
 
-void check_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
-  if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
-  const int64_t actual = regular_file_bytes(folder / relative);
-  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
-  if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
-}
-
-Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
+Committed read_committed(const fs::path& folder, CheckpointInfo& info) {
   const Committed committed =
       committed_from_text(read_small_file(folder / kCommittedName, 1 << 20), (folder / kCommittedName).string());
   info.step = committed.step;
@@ -60,29 +55,120 @@ Manifest read_checked_manifest(const fs::path& folder, CheckpointInfo& info) {
   const auto named = step_of_name(folder.filename().string());
   if (named && *named != committed.step)
     refuse(fmt::format("the folder's name says step {}, COMMITTED says step {}", *named, committed.step));
-  check_file(folder, std::string(kManifestName), committed.manifest_bytes);
-  const std::string text = read_small_file(folder / kManifestName, kMaxRecordBytes);
-  if (const std::string digest = sha256_hex(text); digest != committed.manifest_sha256)
+  return committed;
+}
+
+// True when manifest.json and data/ have the sizes that COMMITTED expects. Anything unusual is for a closer look.
+bool sizes_agree(const fs::path& folder, const Committed& committed) {
+  if (regular_file_bytes(folder / kManifestName) != committed.manifest_bytes) return false;
+  std::error_code code;
+  if (fs::symlink_status(folder / "data", code).type() != fs::file_type::directory) return committed.files == 0;
+  int64_t files = 0, bytes = 0;
+  for (const std::string& name : names_in(folder / "data")) {
+    const int64_t size = regular_file_bytes(folder / "data" / name);
+    if (size < 0) return false;
+    ++files;
+    bytes += size;
+  }
+  return files == committed.files && bytes == committed.bytes;
+}
+
+Manifest read_checked_manifest(const fs::path& folder, const Committed& committed) {
+  check_plain_file(folder, std::string(kManifestName), committed.manifest_bytes);
+  const std::string whole = read_small_file(folder / kManifestName, kMaxRecordBytes);
+  if (const std::string digest = sha256_hex(whole); digest != committed.manifest_sha256)
     refuse(fmt::format("manifest.json has the SHA-256 {}, COMMITTED expects {}", digest, committed.manifest_sha256));
-  Manifest manifest = manifest_from_text(text, (folder / kManifestName).string());
+  Manifest manifest = manifest_from_text(whole, (folder / kManifestName).string());
   int64_t bytes = 0;
   for (const FileRecord& f : manifest.files) {
-    check_file(folder, f.path, f.bytes);
+    check_plain_file(folder, f.path, f.bytes);
     bytes += f.bytes;
   }
   if (manifest.step != committed.step || manifest.attempt != committed.attempt || manifest.kind != committed.kind ||
       bytes != committed.bytes || static_cast<int64_t>(manifest.files.size()) != committed.files)
     refuse("COMMITTED and manifest.json disagree about step, attempt, kind, files or bytes");
   for (const ReceiptRecord& r : manifest.receipts) {
-    check_file(folder, r.path, r.bytes);
+    check_plain_file(folder, r.path, r.bytes);
     const std::string receipt = read_small_file(folder / r.path, kMaxRecordBytes);
     if (xxh128_hex(receipt.data(), receipt.size()) != r.xxh128)
       refuse(fmt::format("{} does not have the digest that the manifest expects", r.path));
   }
+  for (const MetaRecord& f : manifest.meta) {
+    check_plain_file(folder, f.path, f.bytes);
+    const std::string text = read_small_file(folder / f.path, kMaxRecordBytes);
+    if (xxh128_hex(text.data(), text.size()) != f.xxh128)
+      refuse(fmt::format("{} does not have the digest that the manifest expects", f.path));
+  }
   return manifest;
 }
 
+// PINNED holds in any form; VERIFIED only when it names this very manifest.
+void read_marks(const fs::path& folder, CheckpointInfo& info) {
+  if (is_there(folder / kPinnedName)) {
+    info.pinned = true;
+    try {
+      info.pin_reason =
+          pinned_from_text(read_small_file(folder / kPinnedName, 1 << 20), (folder / kPinnedName).string()).reason;
+    } catch (const Error& e) {
+      info.notes.push_back(fmt::format("pinned, but the marker cannot be read: {}", e.what()));
+    }
+  }
+  if (!is_there(folder / kVerifiedName)) return;
+  try {
+    const Verified v =
+        verified_from_text(read_small_file(folder / kVerifiedName, 1 << 20), (folder / kVerifiedName).string());
+    if (v.manifest_sha256 != info.manifest_sha256)
+      refuse(fmt::format("it is of the manifest {}, this one's is {}", v.manifest_sha256, info.manifest_sha256));
+    info.verified = true;
+    info.verified_how = v.how;
+    info.verified_ns = v.time_ns;
+  } catch (const Error& e) {
+    info.notes.push_back(fmt::format("VERIFIED is ignored: {}", e.what()));
+  }
+}
+
+CheckpointInfo judge(const fs::path& folder, const std::function<void(const Committed&)>& check) {
+  CheckpointInfo info;
+  info.folder = folder;
+  info.step = step_of_name(folder.filename().string()).value_or(-1);
+  std::error_code code;
+  if (!fs::is_directory(folder, code)) {
+    info.reason = "there is no such folder";
+    return info;
+  }
+  const bool marked = is_there(folder / kUnusableName), committed = is_there(folder / kCommittedName);
+  if (committed || marked) {
+    try {
+      info.state = CheckpointState::damaged;
+      check(read_committed(folder, info));
+      info.state = CheckpointState::usable;
+    } catch (const std::exception& e) {
+      info.reason = e.what();
+    }
+  } else {
+    info.reason = "it was never committed (a save was interrupted)";
+  }
+  read_marks(folder, info);
+  if (!marked) return info;
+  info.state = CheckpointState::unusable;
+  try {
+    const Unusable mark =
+        unusable_from_text(read_small_file(folder / kUnusableName, 1 << 20), (folder / kUnusableName).string());
+    info.reason = fmt::format("marked unusable by {}: {}", mark.detector, mark.reason);
+  } catch (const Error&) {
+    info.reason = "marked unusable (the marker itself is not readable)";
+  }
+  return info;
+}
+
 }  // namespace
+
+void check_plain_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
+  if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
+  const int64_t actual = regular_file_bytes(folder / relative);
+  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
+  if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
+}
 
 std::string_view name(CheckpointState state) {
   switch (state) {
@@ -99,49 +185,54 @@ std::string_view name(CheckpointState state) {
 }
 
 CheckpointInfo inspect_folder(const fs::path& folder, Manifest* manifest) {
-  CheckpointInfo info;
-  info.folder = folder;
-  info.step = step_of_name(folder.filename().string()).value_or(-1);
-  std::error_code code;
-  if (!fs::is_directory(folder, code)) {
-    info.reason = "there is no such folder";
-    return info;
-  }
-  const bool marked = is_there(folder / kUnusableName);
-  if (!is_there(folder / kCommittedName) && !marked) {
-    info.reason = "it was never committed (a save was interrupted)";
-    return info;
-  }
-  try {
-    info.state = CheckpointState::damaged;
-    Manifest m = read_checked_manifest(folder, info);
-    info.state = CheckpointState::usable;
+  return judge(folder, [&folder, manifest](const Committed& committed) {
+    Manifest m = read_checked_manifest(folder, committed);
     if (manifest) *manifest = std::move(m);
-  } catch (const std::exception& e) {
-    info.reason = e.what();
-  }
-  if (!marked) return info;
-  info.state = CheckpointState::unusable;
-  try {
-    const Unusable mark =
-        unusable_from_text(read_small_file(folder / kUnusableName, 1 << 20), (folder / kUnusableName).string());
-    info.reason = fmt::format("marked unusable by {}: {}", mark.detector, mark.reason);
-  } catch (const Error&) {
-    info.reason = "marked unusable (the marker itself is not readable)";
-  }
-  return info;
+  });
 }
 
-std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root) {
+CheckpointInfo glance_at_folder(const fs::path& folder) {
+  return judge(folder, [&folder](const Committed& committed) {
+    if (!sizes_agree(folder, committed)) read_checked_manifest(folder, committed);
+  });
+}
+
+std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root, Look look) {
   std::vector<CheckpointInfo> all;
   for (const std::string& entry : names_in(root))
-    if (step_of_name(entry)) all.push_back(inspect_folder(root / entry));
+    if (step_of_name(entry))
+      all.push_back(look == Look::glance ? glance_at_folder(root / entry) : inspect_folder(root / entry));
   std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     const std::string x = a.folder.filename().string(), y = b.folder.filename().string();
     const int64_t s = *step_of_name(x), t = *step_of_name(y);
     return s != t ? s > t : x > y;  // "step-..." before ".superseded-..."
   });
   return all;
+}
+
+bool is_superseded(const CheckpointInfo& info) {
+  return info.folder.filename().string().starts_with(kSupersededPrefix);
+}
+
+std::string steps_text(const std::vector<CheckpointInfo>& checkpoints) {
+  std::string text;
+  for (const CheckpointInfo& info : checkpoints)
+    text += fmt::format("{} {} ({})", text.empty() ? "" : ",", info.step, name(info.state));
+  if (text.empty()) return "none at all";
+  return (checkpoints.size() == 1 ? "step" : "steps") + text;
+}
+
+std::string what_is_there_instead(const fs::path& missing) {
+  const fs::path parent = fs::absolute(missing).lexically_normal().parent_path();
+  std::error_code code;
+  if (!fs::is_directory(parent, code)) return fmt::format("{} is no folder either", parent.string());
+  const fs::path root = checkpoint_root_of(parent);
+  const std::vector<CheckpointInfo> all = scan_checkpoints(root);
+  std::string text = fmt::format("{} has {}", root.string(), all.empty() ? "no checkpoint" : steps_text(all));
+  for (const CheckpointInfo& info : all)
+    if (info.state == CheckpointState::usable)
+      return text + fmt::format("; the newest usable one is {}", info.folder.string());
+  return text;
 }
 
 bool is_checkpoint_folder(const fs::path& path) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "checkpoint/transfers.h"
 
 namespace trainctl {
 namespace {
@@ -95,7 +96,7 @@ void append_file(ShardPlan& plan, const StateCatalog& catalog, std::vector<Chose
     record.chunks.push_back({e.box, file.record.path, file.header[i].name, at, e.local.bytes()});
     plan.records.push_back(std::move(record));
   }
-  plan.image_bytes += round_up(file.record.bytes, kSafetensorsAlignment);
+  plan.image_bytes += round_up(file.record.bytes, kDirectAlignment);
   plan.files.push_back(std::move(file));
 }
 
@@ -127,7 +128,9 @@ ShardPlan plan_shards(const StateCatalog& catalog, int64_t rank) {
   return plan;
 }
 
-int64_t staging_bytes(const StateCatalog& catalog) { return plan_shards(catalog, 0).image_bytes; }
+int64_t staging_bytes(const ShardPlan& plan) { return plan.image_bytes == 0 ? 0 : plan.image_bytes + kDirectAlignment; }
+
+int64_t staging_bytes(const StateCatalog& catalog) { return staging_bytes(plan_shards(catalog, 0)); }
 
 std::string catalog_fingerprint(const StateCatalog& catalog) {
   std::string text;

@@ -38,7 +38,9 @@ struct ShardPlan {
 // itself.
 ShardPlan plan_shards(const StateCatalog& catalog, int64_t rank);
 
-// Bytes of the staging image; the same for every rank number, step and attempt.
+// Bytes of the staging area: the image, and what it takes to align it for direct writes wherever the area lies. The
+// same for every rank number, step and attempt.
+int64_t staging_bytes(const ShardPlan& plan);
 int64_t staging_bytes(const StateCatalog& catalog);
 
 // A text that is equal exactly when two catalogs give the same plan.

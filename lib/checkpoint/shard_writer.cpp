@@ -1,15 +1,13 @@
-// lib/checkpoint/shard_writer.cpp -- S3 to S6: one rank's files from the staging image to the disk, and its receipt.
-#include <fcntl.h>
+// lib/checkpoint/shard_writer.cpp -- S3 to S6 on one rank: its files, then its receipt; and how the others wait.
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <thread>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "checkpoint/image_writer.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/staging.h"
@@ -17,74 +15,6 @@
 namespace trainctl {
 namespace fs = std::filesystem;
 namespace {
-
-template <class Word>
-int64_t count_masked(const char* data, int64_t bytes, Word mask) {
-  int64_t count = 0;
-  for (int64_t at = 0; at + static_cast<int64_t>(sizeof(Word)) <= bytes; at += static_cast<int64_t>(sizeof(Word))) {
-    Word word = 0;
-    std::memcpy(&word, data + at, sizeof word);
-    count += (word & mask) == mask;
-  }
-  return count;
-}
-
-// Infinities and NaNs: all exponent bits set.
-int64_t count_non_finite(const char* data, int64_t bytes, std::string_view dtype) {
-  if (dtype == "F32") return count_masked<uint32_t>(data, bytes, 0x7f800000u);
-  if (dtype == "BF16") return count_masked<uint16_t>(data, bytes, uint16_t{0x7f80});
-  if (dtype == "F64") return count_masked<uint64_t>(data, bytes, 0x7ff0000000000000ull);
-  return 0;
-}
-
-// Of the tensors that meet the file's bytes [begin, end).
-int64_t non_finite_in(const PlannedFile& file, const char* image, int64_t begin, int64_t end) {
-  int64_t count = 0;
-  const int64_t data = file.record.header_bytes;
-  const auto first = std::partition_point(file.header.begin(), file.header.end(),
-                                          [&](const SafetensorsTensor& t) { return data + t.end <= begin; });
-  for (auto t = first; t != file.header.end() && data + t->begin < end; ++t) {
-    const int64_t from = std::max(begin, data + t->begin), to = std::min(end, data + t->end);
-    if (from < to) count += count_non_finite(image + from, to - from, t->dtype);
-  }
-  return count;
-}
-
-void write_file(const SaveJob& job, const PlannedFile& planned, char* image, Receipt& receipt) {
-  const fs::path path = job.staging_folder() / planned.record.path;
-  FileHandle file = FileHandle::create_exclusive(path);
-  FileRecord record = planned.record;
-  file.reserve(record.bytes);
-  if (receipt.files.empty()) job.reached(SavePoint::created);
-
-  std::vector<SafetensorsTensor> tensors = planned.header;
-  const std::string header = encode_safetensors_header(
-      tensors, shard_metadata(job.run_id, job.attempt, job.step, job.rank), record.header_bytes);
-  ensure(static_cast<int64_t>(header.size()) == record.header_bytes, "a shard header outgrew its reserved space");
-  std::memcpy(image, header.data(), header.size());
-
-  for (int64_t at = 0; at < record.bytes; at += kBlockBytes) {
-    const int64_t bytes = std::min(kBlockBytes, record.bytes - at);
-    record.block_xxh128.push_back(xxh128_hex(image + at, static_cast<size_t>(bytes)));
-    receipt.non_finite += non_finite_in(planned, image, at, at + bytes);
-    if (at == 0 && receipt.files.empty()) {  // two writes, so that there is a moment with half a block on disk
-      const int64_t half = bytes / 2;
-      file.write_at(image, half, 0);
-      job.reached(SavePoint::half_written);
-      file.write_at(image + half, bytes - half, half);
-    } else {
-      file.write_at(image + at, bytes, at);
-    }
-    if (job.cancelled && *job.cancelled) fail(ErrorKind::checkpoint, "the run is ending");
-  }
-  record.file_root = file_root_of(record.block_xxh128);
-  file.sync_data();
-  if (file.size() != record.bytes)
-    fail(ErrorKind::environment,
-         fmt::format("{} has {} bytes after writing {}", path.string(), file.size(), record.bytes));
-  file.close();
-  receipt.files.push_back(std::move(record));
-}
 
 // A full disk must not keep the other ranks waiting for the deadline: the ballast makes room for the bad news.
 void leave_failed_receipt(const SaveJob& job, const std::string& reason) noexcept {
@@ -144,7 +74,8 @@ void PatientWait::sleep() {
   nap_ = std::min(nap_ * 3 / 2, std::chrono::milliseconds(200));
 }
 
-void write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault) {
+std::string write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault) {
+  std::string io_path;
   Receipt receipt;
   receipt.attempt = job.attempt;
   receipt.step = job.step;
@@ -152,8 +83,10 @@ void write_shards(const SaveJob& job, StagingArea& staging, const std::string& f
   receipt.ok = true;
   try {
     if (!fault.empty()) fail(ErrorKind::checkpoint, fault);
-    for (const PlannedFile& file : staging.plan().files)
-      write_file(job, file, staging.image() + file.image_offset, receipt);
+    WrittenFiles written = write_images(job, staging);
+    receipt.files = std::move(written.files);
+    receipt.non_finite = written.non_finite;
+    io_path = std::move(written.io_path);
     job.reached(SavePoint::written);
     sync_directory(job.staging_folder() / "data");
     job.reached(SavePoint::flushed);
@@ -164,6 +97,7 @@ void write_shards(const SaveJob& job, StagingArea& staging, const std::string& f
     throw;
   }
   job.reached(SavePoint::receipt);
+  return io_path;
 }
 
 std::string abandoned_reason(const SaveJob& job) {

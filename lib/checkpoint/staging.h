@@ -24,13 +24,14 @@ class StagingArea {
 
   const ShardPlan& plan() const { return plan_; }
   const std::string& fingerprint() const { return fingerprint_; }
-  char* image() const { return static_cast<char*>(memory_.data()); }
+  char* image() const { return image_; }  // on a boundary of kDirectAlignment
 
  private:
   Device& device_;
   ShardPlan plan_;
   std::string fingerprint_;
   Tensor memory_;
+  char* image_ = nullptr;
 };
 
 }  // namespace trainctl

@@ -1,6 +1,8 @@
 // lib/checkpoint/verify.cpp -- proving a checkpoint whole.
 #include "checkpoint/verify.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,7 +10,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/markers.h"
+#include "checkpoint/media_reader.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/safetensors.h"
 
 namespace trainctl {
@@ -55,28 +60,27 @@ void check_header(const fs::path& folder, const FileRecord& file, const std::vec
   for (const auto& [name, t] : by_name) fault(fmt::format("the tensor {} is not in the manifest", in_quotes(name)));
 }
 
-void check_blocks(const fs::path& folder, const FileRecord& record, int64_t before, int64_t total,
+void check_blocks(const fs::path& folder, const FileRecord& file, int64_t before, int64_t total,
                   const Progress& progress, VerifyReport& report) {
-  const FileHandle file = FileHandle::open_for_reading(folder / record.path);
-  std::vector<char> bytes(static_cast<size_t>(std::min(kBlockBytes, record.bytes)));
-  for (size_t b = 0; b < record.block_xxh128.size(); ++b) {
-    const int64_t begin = static_cast<int64_t>(b) * kBlockBytes;
-    const int64_t count = std::min(kBlockBytes, record.bytes - begin);
-    file.read_at(bytes.data(), count, begin);
-    const std::string actual = xxh128_hex(bytes.data(), static_cast<size_t>(count));
-    if (actual != record.block_xxh128[b])
-      report.faults.push_back(fmt::format("{}: block {} (bytes {} to {}) has the digest {}, {} expected", record.path,
-                                          b, begin, begin + count, actual, record.block_xxh128[b]));
+  const MediaCheck check = check_media(folder, file, [&](int64_t bytes) {
     ++report.blocks;
-    report.bytes += count;
-    if (progress) progress(before + begin + count, total);
+    report.bytes += bytes;
+    before += bytes;
+    if (progress) progress(before, total);
+  });
+  if (!check.direct) report.direct = false;
+  for (const WrongBlock& w : check.wrong) {
+    report.faults.push_back(describe(file, w));
+    report.wrong.push_back(report.faults.back());
   }
 }
 
 void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
-  std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName)};
+  std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName),
+                                 std::string(kPinnedName),   std::string(kVerifiedName),  std::string(kAttemptName)};
   for (const FileRecord& f : manifest.files) known.insert(f.path);
   for (const ReceiptRecord& r : manifest.receipts) known.insert(r.path);
+  for (const MetaRecord& f : manifest.meta) known.insert(f.path);
   std::error_code code;
   for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
     const std::string relative = it->path().lexically_relative(folder).string();
@@ -90,6 +94,7 @@ void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyRepo
 VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress& progress) {
   VerifyReport report;
   report.info = inspect_folder(folder);
+  report.notes = report.info.notes;
   if (report.info.state != CheckpointState::usable) report.faults.push_back(report.info.reason);
   const std::optional<Manifest> manifest = readable_manifest(folder);
   if (!manifest) return report;
@@ -116,28 +121,53 @@ VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress
   return report;
 }
 
+VerifyReport prove_checkpoint(const fs::path& folder, const Progress& progress) {
+  VerifyReport report = verify_checkpoint(folder, true, progress);
+  try {
+    if (report.whole()) {
+      mark_verified(folder, report.info.manifest_sha256,
+                    fmt::format("every block read back, {}", way_of(report.direct)));
+    } else if (!report.wrong.empty() && report.info.state == CheckpointState::usable) {
+      mark_unusable(folder,
+                    report.wrong.front().substr(0, report.wrong.front().find(" has the digest")) + " is damaged",
+                    "verify --full", fmt::format("{}", fmt::join(report.wrong, "; ")));
+    } else {
+      return report;
+    }
+    const std::vector<std::string> faults = std::move(report.faults);
+    report.info = inspect_folder(folder);
+    report.faults = faults;
+  } catch (const Error& e) {
+    report.notes.push_back(fmt::format("the verdict could not be written down: {}", e.what()));
+  }
+  return report;
+}
+
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   return manifest_from_text(read_small_file(path, kMaxRecordBytes), path.string());
 }
 
 fs::path choose_checkpoint(const fs::path& path, std::optional<int64_t> step) {
-  if (is_checkpoint_folder(path) || step_of_folder(path.filename().string())) {
+  std::error_code code;
+  const std::string last = path.filename().string();
+  const bool named_by_step = step_of_folder(last).has_value();
+  if (last.starts_with("step") && !fs::is_directory(path, code))
+    fail(ErrorKind::checkpoint,
+         fmt::format("there is no checkpoint at {}; {}", path.string(), what_is_there_instead(path)));
+  if (is_checkpoint_folder(path) || named_by_step) {
     if (step && inspect_folder(path).step != *step)
       fail(ErrorKind::usage, fmt::format("{} is one checkpoint and not step {}", path.string(), *step));
     return path;
   }
   const fs::path root = checkpoint_root_of(path);
   const std::vector<CheckpointInfo> all = scan_checkpoints(root);
-  std::string steps;
-  for (const CheckpointInfo& info : all) {
+  for (const CheckpointInfo& info : all)
     if (step ? info.step == *step : info.state == CheckpointState::usable) return info.folder;
-    steps += fmt::format("{}{} ({})", steps.empty() ? "" : ", ", info.step, name(info.state));
-  }
   fail(ErrorKind::checkpoint,
        fmt::format("{} has no {}; it has {}", root.string(),
                    step ? fmt::format("checkpoint of step {}", *step) : std::string("usable checkpoint"),
-                   steps.empty() ? "none at all" : "steps " + steps));
+                   steps_text(all)));
 }
 
 }  // namespace trainctl

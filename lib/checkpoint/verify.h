@@ -16,7 +16,9 @@ namespace trainctl {
 struct VerifyReport {
   CheckpointInfo info;
   std::vector<std::string> faults;  // each names its file; a mark of UNUSABLE is one
-  std::vector<std::string> notes;   // files that the manifest does not know: no fault, no use
+  std::vector<std::string> wrong;   // of the faults, those of blocks without their digest
+  std::vector<std::string> notes;   // files that the manifest does not know, markers that say nothing: no fault, no use
+  bool direct = true;               // full: every file was read with O_DIRECT
   int64_t blocks = 0, bytes = 0;    // whose digests were compared
   bool whole() const { return faults.empty(); }
 };
@@ -24,9 +26,13 @@ struct VerifyReport {
 using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 // Markers, manifest, receipts, every file's size, every shard's header against the manifest's tensors; `full`: the
-// digest of every block too. Goes on after a fault and collects them all. Never throws for what it finds. An UNUSABLE
-// mark does not stop it: the files are judged all the same.
+// digest of every block too, read past the page cache. Goes on after a fault and collects them all. Never throws for
+// what it finds. An UNUSABLE mark does not stop it: the files are judged all the same.
 VerifyReport verify_checkpoint(const std::filesystem::path& folder, bool full, const Progress& progress = {});
+
+// verify_checkpoint, full; and writes down what it found: VERIFIED when it is whole, UNUSABLE with file and block when
+// a block does not have its digest. A folder that cannot be written is a note.
+VerifyReport prove_checkpoint(const std::filesystem::path& folder, const Progress& progress = {});
 
 struct TensorDifference {
   std::string name, role;

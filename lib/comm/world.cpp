@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/units.h"
+
 namespace trainctl {
 namespace {
 
@@ -52,10 +54,12 @@ World::World(Mesh mesh, std::unique_ptr<Collectives> backend, Arena& arena)
     : mesh_(std::move(mesh)), backend_(std::move(backend)) {
   ensure(backend_ != nullptr, "a world needs a communication backend");
   if (backend_->size() != mesh_.world_size())
-    fail(ErrorKind::comm, fmt::format("the mesh has {} ranks ({}), but {} are running; start as many as the mesh has",
-                                      mesh_.world_size(), product_text(mesh_.degrees()), backend_->size()));
+    fail(ErrorKind::comm, fmt::format("the mesh has {} ({}), but {} running; start as many as the mesh has",
+                                      counted(mesh_.world_size(), "rank"), product_text(mesh_.degrees()),
+                                      counted(backend_->size(), "is", "are")));
   if (backend_->rank() < 0 || backend_->rank() >= mesh_.world_size())
-    fail(ErrorKind::comm, fmt::format("rank {} is not in a mesh of {} ranks", backend_->rank(), mesh_.world_size()));
+    fail(ErrorKind::comm,
+         fmt::format("rank {} is not in a mesh of {}", backend_->rank(), counted(mesh_.world_size(), "rank")));
   coordinates_ = mesh_.coordinates(backend_->rank());
   for (GroupInfo& info : mesh_groups(mesh_, rank()))
     groups_.push_back(std::make_unique<ProcessGroup>(std::move(info), *backend_, arena, recorder_));

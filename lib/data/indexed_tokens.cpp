@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "data/token_paths.h"
 
 namespace trainctl {
@@ -146,8 +147,8 @@ void IndexedTokens::read_header() {
   if (!countable || (body != needed && body != needed + sequences)) {
     const std::string need =
         countable ? fmt::format("{}", needed + kIndexHeaderBytes) : std::string("more than there are");
-    refuse(idx_.path(), fmt::format("{} sequences and {} document borders need {} bytes, the file has {}: it is cut "
-                                    "off or damaged",
+    refuse(idx_.path(), fmt::format("sequences: {}, document borders: {}; they need {} bytes, the file has {}: it is "
+                                    "cut off or damaged",
                                     sequences, borders, need, idx_.size()));
   }
   if (borders == 0) refuse(idx_.path(), "0 document borders; even an index without documents has 1");
@@ -170,16 +171,18 @@ void IndexedTokens::check_documents() const {
            fmt::format("document {} starts at sequence {} and ends at {}", d, border_at(d), border_at(d + 1)));
   }
   if (border_at(documents_) != sequences_) {
-    refuse(idx_.path(), fmt::format("the last document ends at sequence {}, but there are {} sequences",
-                                    border_at(documents_), sequences_));
+    refuse(idx_.path(), fmt::format("the last document ends at sequence {}, but the index has {}",
+                                    border_at(documents_), counted(sequences_, "sequence")));
   }
 }
 
 void IndexedTokens::refuse_dtype(TokenDType fitting) const {
   refuse(idx_.path(),
-         fmt::format("the dtype code says {} ({} byte(s) per token), but {} tokens in the {} bytes of {} and the byte "
-                     "offsets fit tokens of {} byte(s): the code is wrong, or the files do not belong together",
-                     name(dtype_), bytes_of(dtype_), tokens_, bin_.size(), bin_.path().string(), bytes_of(fitting)));
+         fmt::format(
+             "the dtype code says {} ({} per token), but {} in the {} of {} and the byte offsets fit tokens of {}: "
+             "the code is wrong, or the files do not belong together",
+             name(dtype_), counted(bytes_of(dtype_), "byte"), counted(tokens_, "token"), counted(bin_.size(), "byte"),
+             bin_.path().string(), counted(bytes_of(fitting), "byte")));
 }
 
 void IndexedTokens::check_sequences() {
@@ -192,8 +195,9 @@ void IndexedTokens::check_sequences() {
     for (size_t w = 0; w < 4; ++w) fits[w] = fits[w] && pointer_at(s) == tokens_ * bytes_of(kWidths[w]);
     tokens_ += size;
     if (tokens_ > bin_.size()) {  // also keeps every product below far from overflow
-      refuse(bin_.path(), fmt::format("cut off: {} bytes, but sequences 0 to {} of {} alone have {} tokens",
-                                      bin_.size(), s, idx_.path().string(), tokens_));
+      refuse(bin_.path(),
+             fmt::format("cut off: {}, but sequences 0 to {} of {} alone have {}", counted(bin_.size(), "byte"), s,
+                         idx_.path().string(), counted(tokens_, "token")));
     }
   }
   const int64_t width = bytes_of(dtype_);
@@ -215,9 +219,9 @@ void IndexedTokens::check_sequences() {
                                       pointer, end));
     }
     if (pointer > bin_.size() || size > (bin_.size() - pointer) / width) {
-      refuse(bin_.path(), fmt::format("cut off: sequence {} of {} needs {} {} tokens from byte {}, the file has {} "
-                                      "bytes",
-                                      s, idx_.path().string(), size, name(dtype_), pointer, bin_.size()));
+      refuse(bin_.path(), fmt::format("cut off: sequence {} of {} needs {} of {} from byte {}, the file has {}", s,
+                                      idx_.path().string(), counted(size, "token"), name(dtype_), pointer,
+                                      counted(bin_.size(), "byte")));
     }
     while (border_at(document + 1) <= s) ++document;
     if (s > border_at(document) && pointer != end) {
@@ -228,9 +232,9 @@ void IndexedTokens::check_sequences() {
     end = pointer + size * width;
   }
   if (dense && end != bin_.size()) {
-    refuse(bin_.path(), fmt::format("{} bytes, but {} describes {} {} tokens, {} bytes: the two files do not belong "
-                                    "together",
-                                    bin_.size(), idx_.path().string(), tokens_, name(dtype_), end));
+    refuse(bin_.path(), fmt::format("{}, but {} describes {} of {}, {}: the two files do not belong together",
+                                    counted(bin_.size(), "byte"), idx_.path().string(), counted(tokens_, "token"),
+                                    name(dtype_), counted(end, "byte")));
   }
 }
 

@@ -132,7 +132,8 @@ std::string to_text(const TokenSummary& s, const Tokenizer* tokenizer) {
   line("ids", fmt::format("{} to {}, {} distinct, entropy {:.3f} bits", s.smallest_id, s.largest_id, s.distinct_ids,
                           s.entropy_bits));
   if (s.uncounted_tokens > 0) {
-    line("", fmt::format("{} tokens have ids below 0 or above {}", s.uncounted_tokens, kCountedIds - 1));
+    line("", fmt::format("{} ids below 0 or above {}", counted(s.uncounted_tokens, "token has", "tokens have"),
+                         kCountedIds - 1));
   }
   line("digest", s.digest);
   text += "most frequent ids\n";

@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_node.h"
+#include "base/units.h"
 #include "data/text_reader.h"
 #include "data/token_writer.h"
 
@@ -118,16 +119,22 @@ void read_text(TextReader& reader, TextSplit split, DocumentSink& sink, Progress
   if (sink.open()) sink.end_document();
 }
 
+// All faults of a line's JSON, each as "file:line:column: what"; the first few of many.
+std::string faults_of_line(const std::vector<Fault>& faults, const std::string& where) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(faults.size(), kShown); ++i)
+    text += fmt::format("{}{}:{}: {}{}", i == 0 ? "" : "\n", where, faults[i].position.column,
+                        faults[i].path.empty() ? "" : clipped(faults[i].path) + ": ", faults[i].message);
+  if (faults.size() > kShown) text += fmt::format("\n{}: and {} more in this line", where, faults.size() - kShown);
+  return text;
+}
+
 // The text of one JSONL line. Faults are told as file:line, with the column when the JSON itself is broken.
 std::string text_of_line(std::string_view line, const std::string& key, const std::string& where) {
-  JsonNode root;
-  try {
-    root = parse_json(line, "");
-  } catch (const Error& error) {
-    std::string_view what = error.what();  // ":1:<column>: <what>"
-    if (what.starts_with(":1:")) what.remove_prefix(3);
-    fail(ErrorKind::input, fmt::format("{}:{}", where, what));
-  }
+  ParsedJson parsed = parse_json_lenient(line);
+  if (!parsed.faults.empty()) fail(ErrorKind::input, faults_of_line(parsed.faults, where));
+  const JsonNode& root = parsed.root;
   if (!std::holds_alternative<JsonNode::Object>(root.value)) {
     fail(ErrorKind::input,
          fmt::format("{}: this line is of type {}; each line must be a JSON object", where, root.type_name()));
@@ -138,11 +145,14 @@ std::string text_of_line(std::string_view line, const std::string& key, const st
     for (const JsonNode::Member& member : std::get<JsonNode::Object>(root.value)) keys.push_back(member.key);
     const std::string close = nearest(key, keys);
     fail(ErrorKind::input,
-         fmt::format("{}: no key \"{}\" in this object (keys: {}){}; name the key of the text with --text-key", where,
-                     key, fmt::join(keys, ", "), close.empty() ? "" : fmt::format(", nearest \"{}\"", close)));
+         fmt::format("{}: no key {} in this object (keys: {}){}; name the key of the text with --text-key", where,
+                     in_quotes(key), keys.empty() ? "none" : clipped(fmt::format("{}", fmt::join(keys, ", ")), 200),
+                     close.empty() ? "" : ", nearest " + in_quotes(close)));
   }
   if (const std::string* value = std::get_if<std::string>(&text->value)) return *value;
-  fail(ErrorKind::input, fmt::format("{}: \"{}\" is of type {}; it must be a string", where, key, text->type_name()));
+  fail(ErrorKind::input, fmt::format("{}: {} is of type {}; it must be a string, or name another key with "
+                                     "--text-key",
+                                     where, in_quotes(key), text->type_name()));
 }
 
 void read_jsonl(TextReader& reader, const fs::path& path, const std::string& key, DocumentSink& sink,
@@ -164,10 +174,13 @@ int64_t check_inputs(const PrepareOptions& options, const TokenPaths& written) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (status.type() == fs::file_type::not_found) {
-      fail(ErrorKind::input, fmt::format("{}: no such file", path.string()));
+      fail(ErrorKind::input, fmt::format("{}: no such file; name the text or JSONL files to read", path.string()));
     }
     if (status.type() == fs::file_type::directory) {
       fail(ErrorKind::input, fmt::format("{}: a folder; name the files in it", path.string()));
+    }
+    if (status.type() == fs::file_type::character || status.type() == fs::file_type::block) {
+      fail(ErrorKind::input, fmt::format("{}: a device, which may have no end; name a file or a pipe", path.string()));
     }
     for (const fs::path& output : {written.bin, written.idx}) {
       if (fs::equivalent(path, output, error)) {
@@ -180,6 +193,50 @@ int64_t check_inputs(const PrepareOptions& options, const TokenPaths& written) {
   }
   return total;
 }
+
+// True when older token files will be replaced, as asked.
+bool check_output(const PrepareOptions& options, const TokenPaths& written) {
+  std::string there;
+  for (const fs::path& output : {written.bin, written.idx}) {
+    std::error_code error;
+    const fs::file_status status = fs::status(output, error);
+    if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::none) continue;
+    if (status.type() != fs::file_type::regular)
+      fail(ErrorKind::usage, fmt::format("{} is {}; choose another output prefix", output.string(),
+                                         status.type() == fs::file_type::directory ? "a folder" : "no regular file"));
+    there += fmt::format("{}{} ({})", there.empty() ? "" : " and ", output.string(),
+                         human_bytes(static_cast<int64_t>(fs::file_size(output, error))));
+  }
+  if (!there.empty() && !options.overwrite)
+    fail(ErrorKind::usage, fmt::format("{} would be overwritten; use --force to replace the token files, or choose "
+                                       "another --output",
+                                       there));
+  return !there.empty();
+}
+
+// Makes the output's folder and those above it; takes the new ones away again unless kept.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const fs::path& folder) {
+    std::error_code error;
+    for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path()) made_.push_back(at);
+    if (!made_.empty()) make_directories(folder);
+  }
+  ~OutputFolder() {
+    std::error_code not_empty;
+    for (const fs::path& folder : made_) fs::remove(folder, not_empty);
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  fs::path keep() {
+    const fs::path topmost = made_.empty() ? fs::path() : made_.back();
+    made_.clear();
+    return topmost;
+  }
+
+ private:
+  std::vector<fs::path> made_;  // deepest first
+};
 
 }  // namespace
 
@@ -212,7 +269,8 @@ PrepareStatistics prepare_tokens(const PrepareOptions& options, const Tokenizer&
   PrepareStatistics stats;
   stats.written = token_files_to_write(options.output);
   const int64_t total = check_inputs(options, stats.written);
-  if (stats.written.bin.has_parent_path()) make_directories(stats.written.bin.parent_path());
+  stats.replaced = check_output(options, stats.written);
+  OutputFolder folder(stats.written.bin.parent_path());
   TokenWriter writer(options.output, {.vocab = tokenizer.vocab(), .max_sequence_tokens = options.max_sequence_tokens});
   DocumentSink sink(options, tokenizer, writer, stats);
   Progress progress(options, writer, total);
@@ -228,10 +286,12 @@ PrepareStatistics prepare_tokens(const PrepareOptions& options, const Tokenizer&
     ++stats.files;
   }
   if (stats.documents == 0) {
-    fail(ErrorKind::input, fmt::format("no document in {} file(s) of {} bytes, {} among them: nothing was written",
-                                       stats.files, progress.bytes(), options.inputs.front().string()));
+    fail(ErrorKind::input,
+         fmt::format("no document in {} of {}, {} among them: nothing was written", counted(stats.files, "file"),
+                     counted(progress.bytes(), "byte"), options.inputs.front().string()));
   }
   writer.finish();
+  stats.created_folder = folder.keep();
   stats.tokens = writer.tokens();
   stats.input_bytes = progress.bytes();
   stats.dtype = writer.dtype();

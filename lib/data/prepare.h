@@ -38,6 +38,7 @@ struct PrepareOptions {
   bool force_format = false;
   InputFormat format = InputFormat::text;  // when force_format
   TextSplit split = TextSplit::blank_lines;
+  bool overwrite = false;                                // token files that are at `output` already
   std::string text_key = "text";                         // JSONL: the member with the document
   bool append_end_of_document = true;                    // the tokenizer's end-of-document id closes each document
   std::function<void(const PrepareProgress&)> progress;  // about every 4 MiB and at the end
@@ -53,11 +54,14 @@ struct PrepareStatistics {
   int64_t input_bytes = 0;      // of the files
   TokenDType dtype = TokenDType::u16;
   TokenPaths written;
+  bool replaced = false;                 // older token files, with `overwrite`
+  std::filesystem::path created_folder;  // the topmost folder that had to be made for the output; empty: none
 };
 
 // JSONL: one object per line with a string at text_key; lines of white space are skipped. Throws Error{input} with
-// file:line for anything else, for unreadable inputs and when no document is found; Error{environment} when the output
-// cannot be written. On an error nothing is left behind and older output is untouched.
+// file:line for anything else, for unreadable inputs and when no document is found; Error{usage} naming older token
+// files that would be overwritten; Error{environment} when the output cannot be written. On an error nothing is left
+// behind and older output is untouched.
 PrepareStatistics prepare_tokens(const PrepareOptions& options, const Tokenizer& tokenizer);
 
 }  // namespace trainctl

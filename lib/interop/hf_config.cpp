@@ -13,13 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The id that ends a document, or null when the vocabulary is too small to hold it.
-ordered_json end_of_document(const ModelConfig& m, const TokenizerConfig& tokenizer) {
-  constexpr int64_t kBytesEnd = 256;
-  if (tokenizer.kind == "bytes" && m.vocab.value.value() > kBytesEnd) return kBytesEnd;
-  return nullptr;
-}
-
 std::string architecture_name(const std::string& family) {
   if (family == "gpt2") return "GPT2LMHeadModel";
   if (family == "llama") return "LlamaForCausalLM";
@@ -103,7 +96,7 @@ void llama_fields(const ModelConfig& m, ordered_json& c) {
 
 }  // namespace
 
-ordered_json hf_config(const ModelConfig& model, const TokenizerConfig& tokenizer, DType dtype) {
+ordered_json hf_config(const ModelConfig& model, const ordered_json& special_ids, DType dtype) {
   ordered_json c;
   c["architectures"] = {architecture_name(model.family)};
   c["model_type"] = model.family;
@@ -116,19 +109,16 @@ ordered_json hf_config(const ModelConfig& model, const TokenizerConfig& tokenize
   c["initializer_range"] = model.init_std;
   c["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   c["use_cache"] = true;
-  // Said although null: the classes' own defaults are the ids of the original tokenizers.
-  c["bos_token_id"] = nullptr;
-  c["eos_token_id"] = end_of_document(model, tokenizer);
-  c["pad_token_id"] = nullptr;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) c[key] = special_ids.at(key);
   return c;
 }
 
-ordered_json hf_generation_config(const ModelConfig& model, const TokenizerConfig& tokenizer) {
-  return {{"bos_token_id", nullptr},
-          {"eos_token_id", end_of_document(model, tokenizer)},
-          {"pad_token_id", nullptr},
-          {"do_sample", false},
-          {"use_cache", true}};
+ordered_json hf_generation_config(const ordered_json& special_ids) {
+  ordered_json c;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) c[key] = special_ids.at(key);
+  c["do_sample"] = false;
+  c["use_cache"] = true;
+  return c;
 }
 
 }  // namespace trainctl

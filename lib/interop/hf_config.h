@@ -3,7 +3,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "data/data_config.h"
 #include "model/model_config.h"
 #include "tensor/dtype.h"
 
@@ -12,7 +11,9 @@ namespace trainctl {
 // Every field that changes results, in the spelling of transformers 4.5x (rope_scaling also with the older key "type").
 // `model` is resolved. Throws Error{checkpoint} for YaRN whose factor does not stretch original_positions to a whole
 // number: releases of transformers differ in how they read it.
-nlohmann::ordered_json hf_config(const ModelConfig& model, const TokenizerConfig& tokenizer, DType dtype);
-nlohmann::ordered_json hf_generation_config(const ModelConfig& model, const TokenizerConfig& tokenizer);
+// `special_ids`: bos_token_id, eos_token_id, pad_token_id; all are said, null too: the classes' own defaults are the
+// ids of the original tokenizers.
+nlohmann::ordered_json hf_config(const ModelConfig& model, const nlohmann::ordered_json& special_ids, DType dtype);
+nlohmann::ordered_json hf_generation_config(const nlohmann::ordered_json& special_ids);
 
 }  // namespace trainctl

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <type_traits>
 
 #include "base/atomic_file.h"
@@ -13,10 +12,10 @@
 #include "base/units.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/safetensors.h"
+#include "interop/checkpoint_model.h"
 #include "interop/hf_config.h"
 #include "interop/hf_tensors.h"
 #include "interop/publish.h"
-#include "recipe/recipe.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -26,60 +25,19 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kTokenizerNote =
     "no tokenizer files: the byte tokenizer has none in Hugging Face's formats. Ids 0 to 255 are the bytes of the "
-    "text, "
-    "256 ends a document";
+    "text, 256 ends a document";
 
-Recipe recipe_of(const Manifest& manifest, const fs::path& folder) {
-  const nlohmann::json provenance = nlohmann::json::parse(manifest.provenance, nullptr, false);
-  if (!provenance.is_object() || !provenance.contains("recipe"))
-    fail(ErrorKind::checkpoint, fmt::format("{}: its manifest holds no recipe (provenance.recipe), so the architecture "
-                                            "is not known",
-                                            folder.string()));
-  Recipe recipe;
-  try {
-    recipe = recipe_from_json(provenance["recipe"]);
-  } catch (const Error& e) {
-    fail(ErrorKind::checkpoint, fmt::format("{}: the recipe in its manifest (provenance.recipe) is not one of this "
-                                            "version: {}",
-                                            folder.string(), e.what()));
-  }
-  const ModelConfig& m = recipe.model;
-  if (!m.kv_heads || !m.head_dim || !m.d_ff || !m.vocab.value || m.max_positions == 0)
-    fail(ErrorKind::checkpoint,
-         fmt::format("{}: the recipe in its manifest is not resolved: kv_heads, head_dim, d_ff, vocab and "
-                     "max_positions must be numbers",
-                     folder.string()));
-  return recipe;
-}
-
-// What contradicts the recipe's model, one line each.
-std::vector<std::string> faults_of(const CheckpointReader& reader, const std::vector<HfTensor>& tensors, bool tied) {
-  std::vector<std::string> faults;
-  std::set<std::string> expected;
-  for (const HfTensor& t : tensors)
-    for (size_t i = 0; i < t.parts.size(); ++i) {
-      expected.insert(t.parts[i]);
-      const TensorRecord* found = reader.find(t.parts[i], "weight");
-      if (found == nullptr)
-        faults.push_back("missing " + t.parts[i]);
-      else if (found->shape != t.part_shapes[i])
-        faults.push_back(
-            fmt::format("{} is {}, not {}", t.parts[i], to_string(found->shape), to_string(t.part_shapes[i])));
-      else if (found->dtype != DType::f32 && found->dtype != DType::bf16)
-        faults.push_back(fmt::format("{} is {}, not f32 or bf16", t.parts[i], name(found->dtype)));
-      else if (found->dtype != reader.find(t.parts.front(), "weight")->dtype)
-        faults.push_back(fmt::format("{} is {}, unlike {}", t.parts[i], name(found->dtype), t.parts.front()));
-      else if (!found->alias_of.empty())
-        faults.push_back(
-            fmt::format("{} is a copy of {}, but this model shares no weights", t.parts[i], found->alias_of));
-    }
-  for (const TensorRecord& t : reader.manifest().tensors) {
-    if (t.role != "weight" || expected.contains(t.name)) continue;
-    if (tied && t.name == "head.weight" && t.alias_of == "embedding.weight") continue;
-    faults.push_back("unexpected " + t.name + (tied && t.name == "head.weight" ? " (tie_embeddings is true)" : ""));
-  }
-  return faults;
-}
+// Written by the import or its user; an export must be whole without them.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "vocab.txt",
+                                           "merges.txt",
+                                           "tokenizer.model",
+                                           "chat_template.jinja",
+                                           "chat_template.json"};
 
 template <class Out, class In>
 Out cast(In value) {
@@ -110,38 +68,44 @@ void append_elements(SafetensorsWriter& writer, const In* stack, int64_t rows, i
   writer.append(piece.data(), static_cast<int64_t>(piece.size() * sizeof(Out)));
 }
 
+// An export should be light on a login node: half the memory of a restore's reads.
+IoOptions few_reads_in_flight() {
+  IoOptions io;
+  io.depth /= 2;
+  return io;
+}
+
 class Export {
  public:
   Export(const fs::path& checkpoint, const fs::path& output, const HfExportOptions& options)
       : options_(options),
-        reader_(checkpoint),
-        recipe_(checked_recipe(checkpoint)),
-        tensors_(hf_tensors(recipe_.model)) {
-    const std::vector<std::string> faults = faults_of(reader_, tensors_, recipe_.model.tie_embeddings);
-    if (!faults.empty()) {
-      std::string text;
-      for (const std::string& fault : faults) text += "\n  " + fault;
-      fail(ErrorKind::checkpoint, fmt::format("{}: its weights are not those of the {} model in its recipe:{}",
-                                              checkpoint.string(), recipe_.model.family, text));
-    }
+        reader_(checkpoint, few_reads_in_flight()),
+        model_(checkpoint_model(reader_)),
+        special_ids_(ordered_json::parse(model_.special_ids)) {
     report_.output = output;
     report_.checkpoint = checkpoint;
-    report_.family = recipe_.model.family;
+    report_.family = model_.config.family;
     report_.manifest_sha256 = reader_.info().manifest_sha256;
     report_.step = reader_.manifest().step;
-    report_.tensors = static_cast<int64_t>(tensors_.size());
-    for (const HfTensor& t : tensors_) report_.parameters = checked_add(report_.parameters, t.shape.numel());
+    report_.tensors = static_cast<int64_t>(model_.tensors.size());
+    for (const HfTensor& t : model_.tensors) report_.parameters = checked_add(report_.parameters, t.shape.numel());
     report_.bytes = checked_mul(report_.parameters, size_of(options_.dtype));
-    if (recipe_.data.tokenizer.kind == "bytes") report_.notes.emplace_back(kTokenizerNote);
+    if (model_.tokenizer == "bytes")
+      report_.notes.emplace_back(kTokenizerNote);
+    else if (model_.find_meta("tokenizer.json") == nullptr && model_.find_meta("tokenizer.model") == nullptr &&
+             model_.find_meta("vocab.json") == nullptr)
+      report_.notes.emplace_back("no tokenizer files: none were imported with the weights");
   }
 
   HfExportReport run() {
-    check_output();
-    const ordered_json config = hf_config(recipe_.model, recipe_.data.tokenizer, options_.dtype);
+    check_export_output(report_.checkpoint, report_.output);
+    const ordered_json config = hf_config(model_.config, special_ids_, options_.dtype);
     PublishedFolder target(report_.output);
     folder_ = target.folder();
     write("config.json", config.dump(2) + "\n");
-    write("generation_config.json", hf_generation_config(recipe_.model, recipe_.data.tokenizer).dump(2) + "\n");
+    if (!copy_meta("generation_config.json"))
+      write("generation_config.json", hf_generation_config(special_ids_).dump(2) + "\n");
+    for (const char* file : kTokenizerFiles) copy_meta(file);
     write("README.md", readme());
     write_shards();
     write_record();
@@ -150,26 +114,11 @@ class Export {
   }
 
  private:
-  Recipe checked_recipe(const fs::path& checkpoint) const {
-    const std::string& kind = reader_.manifest().kind;
-    if (kind != "training" && kind != "portable")
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} is of kind {}; exported are kinds training and portable", checkpoint.string(), kind));
-    return recipe_of(reader_.manifest(), checkpoint);
-  }
-
-  // A checkpoint's folder holds what its manifest says and nothing else.
-  void check_output() const {
-    const auto resolved = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
-    const fs::path source = resolved(report_.checkpoint), to = resolved(report_.output);
-    const auto [end, ignored] = std::mismatch(source.begin(), source.end(), to.begin(), to.end());
-    if (end == source.end())
-      fail(ErrorKind::usage,
-           fmt::format("--output {} lies in the checkpoint; name a folder outside of it", report_.output.string()));
-    if (step_of_folder(to.filename().string()))
-      fail(ErrorKind::usage,
-           fmt::format("--output {}: a folder of that name would be taken for a checkpoint; name it otherwise",
-                       report_.output.string()));
+  // Returns false when the checkpoint has no such file.
+  bool copy_meta(const std::string& name) {
+    const MetaRecord* file = model_.find_meta(name);
+    if (file != nullptr) write(name, read_meta_file(report_.checkpoint, *file));
+    return file != nullptr;
   }
 
   void write(const std::string& name, const std::string& text) {
@@ -180,7 +129,7 @@ class Export {
   void write_shards() {
     std::vector<std::vector<const HfTensor*>> shards(1);
     int64_t held = 0;
-    for (const HfTensor& t : tensors_) {
+    for (const HfTensor& t : model_.tensors) {
       const int64_t bytes = t.shape.numel() * size_of(options_.dtype);
       if (!shards.back().empty() && held + bytes > options_.max_shard_bytes) {
         shards.emplace_back();
@@ -246,7 +195,7 @@ class Export {
         "# {}, step {}\n\nA {} model of {} parameters in {}, exported by trainctl for Hugging Face transformers:\n\n"
         "    model = transformers.AutoModelForCausalLM.from_pretrained(\"<this folder>\")\n\n"
         "trainctl_export.json says which checkpoint it came from.\n",
-        recipe_.name, report_.step, report_.family, report_.parameters, name(options_.dtype));
+        model_.name, report_.step, report_.family, report_.parameters, name(options_.dtype));
     for (const std::string& note : report_.notes) text += "\nNote: " + note + ".\n";
     return text;
   }
@@ -270,8 +219,8 @@ class Export {
 
   const HfExportOptions& options_;
   CheckpointReader reader_;
-  Recipe recipe_;
-  std::vector<HfTensor> tensors_;
+  CheckpointModel model_;
+  ordered_json special_ids_;
   HfExportReport report_;
   fs::path folder_;
   std::vector<char> buffer_;
@@ -286,14 +235,6 @@ HfExportReport export_hf(const fs::path& checkpoint, const fs::path& output, con
   if (options.max_shard_bytes < 1)
     fail(ErrorKind::usage, fmt::format("--max-shard-bytes {} must be 1 or more", options.max_shard_bytes));
   return Export(checkpoint, output, options).run();
-}
-
-fs::path choose_exportable(const fs::path& path, std::optional<int64_t> step) {
-  if (!step && !is_checkpoint_folder(path) && !step_of_folder(path.filename().string()))
-    for (const CheckpointInfo& info : scan_checkpoints(checkpoint_root_of(path)))
-      if (info.state == CheckpointState::usable && (info.kind == "training" || info.kind == "portable"))
-        return info.folder;
-  return choose_checkpoint(path, step);
 }
 
 }  // namespace trainctl

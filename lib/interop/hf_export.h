@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,18 +25,15 @@ struct HfExportReport {
   std::vector<std::string> notes;
 };
 
-// Writes config.json, generation_config.json, model.safetensors (or model-0000k-of-0000n.safetensors and their index
-// when one file would hold more than max_shard_bytes), README.md and trainctl_export.json into `output`, which appears
-// whole or not at all (interop/publish.h). The weights are those of role "weight", what the model computes with. Each
-// block is verified before it is used. Memory: about the largest tensor.
-// Throws Error{checkpoint}: the checkpoint is not usable, its kind is neither training nor portable, it holds no
-// recipe, or its weights are not those of the recipe's model (missing, unexpected and mis-shaped ones are listed, all
-// of them). Throws Error{usage} for an output that must not be replaced.
+// Writes config.json, generation_config.json, the tokenizer files that were imported with the weights (none of a state
+// of a run: the byte tokenizer has no Hugging Face form), model.safetensors (or model-0000k-of-0000n.safetensors and
+// their index when one file would hold more than max_shard_bytes), README.md and trainctl_export.json into `output`,
+// which appears whole or not at all (interop/publish.h). The weights are those of role "weight", what the model
+// computes with. Each block is verified before it is used. Memory: about the largest tensor. Throws Error{checkpoint}:
+// the checkpoint is not usable, its kind is neither training nor portable, it holds no recipe, or its weights are not
+// those of the recipe's model (missing, unexpected and mis-shaped ones are listed, all of them). Throws Error{usage}
+// for an output that must not be replaced.
 HfExportReport export_hf(const std::filesystem::path& checkpoint, const std::filesystem::path& output,
                          const HfExportOptions& options = {});
-
-// The checkpoint to export: `path` itself, or of a run the one at `step`, without it the newest usable one of kind
-// training or portable. Throws Error{checkpoint}.
-std::filesystem::path choose_exportable(const std::filesystem::path& path, std::optional<int64_t> step);
 
 }  // namespace trainctl

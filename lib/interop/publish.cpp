@@ -11,26 +11,23 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "checkpoint/posix_io.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kLockName = ".writing";
 constexpr int64_t kMaxRecord = 64 << 20;
 
-std::string prefix_of(const fs::path& output) { return "." + output.filename().string() + ".trainctl-export-"; }
-
-void check_replaceable(const fs::path& output) {
+// Hands `output` back, so that it is checked before anything is made beside it.
+const fs::path& check_replaceable(const fs::path& output) {
   std::error_code code;
   const fs::file_status status = fs::symlink_status(output, code);
-  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() == fs::file_type::not_found) return output;
   if (status.type() != fs::file_type::directory)
     fail(ErrorKind::usage, fmt::format("--output {} exists and is not a folder; name another", output.string()));
   const std::vector<std::string> names = names_in(output);
-  if (names.empty()) return;
+  if (names.empty()) return output;
   std::vector<std::string> known{std::string(kExportRecord)};
   bool ours = false;
   if (std::find(names.begin(), names.end(), kExportRecord) != names.end()) {
@@ -53,18 +50,7 @@ void check_replaceable(const fs::path& output) {
     fail(ErrorKind::usage, fmt::format("--output {} is an earlier export that now also holds {}; replacing it would "
                                        "delete that. Move it away, or name another folder",
                                        output.string(), foreign));
-}
-
-// Siblings whose writer is gone: their lock can be had.
-void remove_leftovers(const fs::path& output) {
-  const fs::path parent = output.parent_path();
-  for (const std::string& name : names_in(parent)) {
-    if (!name.starts_with(prefix_of(output))) continue;
-    FileLock lock;
-    std::string holder;
-    if (fs::exists(parent / name / kLockName) && !lock.try_acquire(parent / name / kLockName, "", &holder)) continue;
-    remove_tree(parent / name);
-  }
+  return output;
 }
 
 [[noreturn]] void cannot_move(const fs::path& from, const fs::path& to, int code) {
@@ -74,44 +60,30 @@ void remove_leftovers(const fs::path& output) {
 
 }  // namespace
 
-PublishedFolder::PublishedFolder(const fs::path& output) : output_(fs::absolute(output).lexically_normal()) {
-  if (output_.filename().empty()) output_ = output_.parent_path();  // a trailing slash
-  if (output_.filename().empty()) fail(ErrorKind::usage, "--output is the root folder; name a new one");
-  check_replaceable(output_);
-  make_directories(output_.parent_path());
-  remove_leftovers(output_);
-  folder_ = output_.parent_path() / (prefix_of(output_) + random_hex(12));
-  make_directories(folder_);
-  std::string holder;
-  ensure(lock_.try_acquire(folder_ / kLockName, "export", &holder), "somebody else locked a folder with a random name");
-}
-
-PublishedFolder::~PublishedFolder() {
-  if (!published_) remove_tree(folder_);
-}
+PublishedFolder::PublishedFolder(const fs::path& output)
+    : output_(output_folder(output, "--output")), folder_(check_replaceable(output_), "export") {}
 
 void PublishedFolder::publish() {
-  ensure(fs::exists(folder_ / kExportRecord), "an export without its record");
+  ensure(fs::exists(folder() / kExportRecord), "an export without its record");
   check_replaceable(output_);  // again: writing took a while
-  fs::remove(folder_ / kLockName);
-  sync_directory(folder_);
+  folder_.seal();
   const bool replaces = fs::exists(output_) && !names_in(output_).empty();
   if (!replaces) {
-    if (::rename(folder_.c_str(), output_.c_str()) != 0) cannot_move(folder_, output_, errno);
-  } else if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, output_.c_str(), RENAME_EXCHANGE) == 0) {
-    remove_tree(folder_);  // now the earlier export
+    if (::rename(folder().c_str(), output_.c_str()) != 0) cannot_move(folder(), output_, errno);
+  } else if (::renameat2(AT_FDCWD, folder().c_str(), AT_FDCWD, output_.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_tree(folder());  // now the earlier export
   } else {
-    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) cannot_move(folder_, output_, errno);
-    const fs::path old = output_.parent_path() / (prefix_of(output_) + random_hex(12));
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) cannot_move(folder(), output_, errno);
+    const fs::path old = folder_.another();
     if (::rename(output_.c_str(), old.c_str()) != 0) cannot_move(output_, old, errno);
-    if (::rename(folder_.c_str(), output_.c_str()) != 0) {
+    if (::rename(folder().c_str(), output_.c_str()) != 0) {
       const int code = errno;
       if (::rename(old.c_str(), output_.c_str()) != 0) cannot_move(old, output_, errno);
-      cannot_move(folder_, output_, code);
+      cannot_move(folder(), output_, code);
     }
     remove_tree(old);
   }
-  published_ = true;
+  folder_.moved();
   sync_directory(output_.parent_path());
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "interop/sibling_folder.h"
 
 namespace trainctl {
 
@@ -18,19 +18,14 @@ class PublishedFolder {
   // Refuses (Error{usage}) an output that exists and is neither an empty folder nor an export of ours, or that holds
   // files the export did not write. Throws Error{environment} when the folder cannot be made.
   explicit PublishedFolder(const std::filesystem::path& output);
-  ~PublishedFolder();
-  PublishedFolder(const PublishedFolder&) = delete;
-  PublishedFolder& operator=(const PublishedFolder&) = delete;
-
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   // fsyncs the folder and moves it to the output, exchanging it with an earlier export in one step where the file
   // system can. The folder must hold kExportRecord.
   void publish();
 
  private:
-  std::filesystem::path output_, folder_;
-  FileLock lock_;
-  bool published_ = false;
+  std::filesystem::path output_;
+  SiblingFolder folder_;
 };
 
 }  // namespace trainctl

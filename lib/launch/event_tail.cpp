@@ -1,4 +1,4 @@
-// lib/launch/event_tail.cpp -- the file only grows, so an offset is all there is to remember.
+// lib/launch/event_tail.cpp -- the file grows, or starts anew; an offset is all there is to remember.
 #include "launch/event_tail.h"
 
 #include <fstream>
@@ -14,8 +14,9 @@ EventTail::EventTail(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 std::vector<RunEvent> EventTail::poll() {
-  std::ifstream in(file_, std::ios::binary);
+  std::ifstream in(file_, std::ios::binary | std::ios::ate);
   if (!in) return {};
+  if (static_cast<int64_t>(in.tellg()) < offset_) offset_ = 0;  // it was cut or replaced
   in.seekg(offset_);
   std::vector<RunEvent> events;
   for (std::string line; std::getline(in, line) && !in.eof();) {

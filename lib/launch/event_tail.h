@@ -9,7 +9,7 @@
 namespace trainctl {
 
 struct RunEvent {
-  std::string level;  // "note" | "warning"
+  std::string level;  // "note" | "warning" | kReadyEvent
   std::string text;
 };
 
@@ -17,7 +17,8 @@ class EventTail {
  public:
   // Events that the file has now belong to an earlier run and are not returned.
   explicit EventTail(std::filesystem::path file);
-  // Complete events added since the last call, in order; lines that are none are passed over.
+  // Complete events added since the last call, in order; lines that are none are passed over. A file that has become
+  // shorter is read from its start.
   std::vector<RunEvent> poll();
 
  private:

@@ -4,10 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstring>
+#include <utility>
+
+#include "base/units.h"
+#include "launch/command.h"
 
 namespace trainctl {
+
+std::string how_to_continue(const Evidence& e) {
+  const std::string again = "run the same command again with --run-dir " + shell_quote(e.job->run_dir);
+  if (e.newest_checkpoint.empty()) return again + "; it starts again from step 1, as there is no usable checkpoint yet";
+  return again + " to continue from " + e.newest_checkpoint;
+}
+
 namespace {
 
 // Lower: closer to the root of the trouble.
@@ -33,10 +45,11 @@ std::string step_words(int64_t step) { return step > 0 ? fmt::format("step {}", 
 // Message lines of a rank may be many; the first one goes into the headline.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string advice(ErrorKind kind) {
+std::string advice(ErrorKind kind, const Evidence& e) {
   switch (kind) {
     case ErrorKind::environment:
-      return "what to do: mend the machine as the message says, then run the same command again";
+      return "what to do: mend the machine as the message says, then run the same command again with the same "
+             "--run-dir";
     case ErrorKind::usage:
     case ErrorKind::config:
     case ErrorKind::plan:
@@ -47,17 +60,19 @@ std::string advice(ErrorKind kind) {
     case ErrorKind::memory:
       return "what to do: use more ranks, a smaller runtime.micro_batch_size, or runtime.recompute \"full\"";
     case ErrorKind::numeric:
-      return "what to do: lower optimizer.lr, lengthen the warm-up, or look at the data of that step";
+      return "what to do: lower optimizer.lr, lengthen optimizer.schedule.warmup_steps, or look at the samples of that "
+             "step; then " +
+             how_to_continue(e);
     case ErrorKind::hang:
       return "what to do: look at the late rank's log and host; if the work is only slow, raise runtime.watchdog_s";
     case ErrorKind::internal:
       return "what to do: this is a bug of trainctl; keep the run directory";
     default:
-      return "what to do: look at the rank's log; run the same command again with the same --run-dir to continue";
+      return "what to do: look at the rank's log; then " + how_to_continue(e);
   }
 }
 
-std::string advice_for_signal(int signal) {
+std::string advice_for_signal(int signal, const Evidence& e) {
   switch (signal) {
     case SIGKILL:
       return "what to do: nobody but the kernel or an operator sends SIGKILL; look for the out-of-memory killer "
@@ -70,7 +85,7 @@ std::string advice_for_signal(int signal) {
     case SIGABRT:
       return "what to do: this is a bug of trainctl or of a library; keep the run directory and its logs";
     default:
-      return "what to do: find out who sent the signal; run the same command again with the same --run-dir to continue";
+      return "what to do: find out who sent the signal; then " + how_to_continue(e);
   }
 }
 
@@ -88,17 +103,22 @@ FirstCause of_failure(const Evidence& evidence, const RankFailure& failure) {
   const std::string operation = failure.operation.empty() ? std::string() : ", in " + failure.operation;
   cause.message = fmt::format("rank {} on {}, {}{}: {}", failure.rank, failure.host, step_words(failure.step),
                               operation, first_line(failure.message));
-  for (size_t at = failure.message.find('\n'); at != std::string::npos && cause.details.size() < 20;) {
+  std::string advised;  // by the rank itself, which knows more
+  for (size_t at = failure.message.find('\n'); at != std::string::npos;) {
     const size_t end = failure.message.find('\n', at + 1);
-    cause.details.push_back(failure.message.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+    std::string line = failure.message.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+    if (line.starts_with("what to do: "))
+      advised = std::move(line);
+    else if (cause.details.size() < 20)
+      cause.details.push_back(std::move(line));
     at = end;
   }
   if (evidence.failures.size() > 1)
-    cause.details.push_back(fmt::format("{} of {} ranks reported an error; this was the first cause",
-                                        evidence.failures.size(), evidence.job->world_size));
+    cause.details.push_back(fmt::format("{} of {} reported an error; this was the first cause",
+                                        evidence.failures.size(), counted(evidence.job->world_size, "rank")));
   const RunPaths paths{evidence.job->run_dir};
   cause.details.push_back("log: " + paths.rank_log(failure.rank).string());
-  cause.details.push_back(advice(kind));
+  cause.details.push_back(advised.empty() ? advice(kind, evidence) : advised);
   return cause;
 }
 
@@ -113,6 +133,52 @@ ErrorKind kind_of_exit(std::optional<int> code) {
   return ErrorKind::rank_failed;
 }
 
+// The first line of the launcher's that says something.
+std::string first_words(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines)
+    if (line.find_first_not_of(" \t-") != std::string::npos) return line;
+  return "it printed nothing";
+}
+
+bool is_word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/'; }
+
+bool has_word(const std::string& line, const std::string& word) {
+  for (size_t at = line.find(word); at != std::string::npos; at = line.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word_char(line[at - 1])) && (end == line.size() || !is_word_char(line[end]))) return true;
+  }
+  return false;
+}
+
+// mpirun or srun gave up before any rank ran. Its own command line is well formed, so an argument that was added with
+// --launcher-arg is to blame when there is one and nothing else explains the end.
+FirstCause of_refusing_launcher(const Evidence& e) {
+  std::string named, all;
+  for (const std::string& argument : e.launcher_arguments) {
+    all += (all.empty() ? "--launcher-arg " : " --launcher-arg ") + argument;
+    if (argument.find_first_not_of("-") == std::string::npos) continue;
+    for (const std::string& line : e.launcher_lines)
+      if (has_word(line, argument)) named = argument;
+  }
+  const std::string& problem = e.verdict.launcher_problem;
+  const bool theirs = !named.empty() || (!all.empty() && problem.empty());
+  FirstCause cause;
+  cause.kind = theirs ? ErrorKind::usage : ErrorKind::environment;
+  const std::string words = problem.empty() ? first_words(e.launcher_lines) : first_line(problem);
+  const std::string how = e.child.exited ? fmt::format("exit code {}", e.child.code) : signal_words(e.child.code);
+  cause.message = fmt::format("{} ended before any rank started ({}): {}", e.job->launcher, how, words);
+  if (theirs) cause.message = fmt::format("{}: {}", named.empty() ? all : "--launcher-arg " + named, cause.message);
+  for (const std::string& line : e.launcher_lines)
+    if (cause.details.size() < 12 && line.find_first_not_of(" \t-") != std::string::npos && line != words)
+      cause.details.push_back(line);
+  cause.details.push_back("log: " + (RunPaths{e.job->run_dir}.logs() / "launcher.log").string());
+  cause.details.push_back(theirs ? fmt::format("what to do: correct or leave out {}, then run the same command again; "
+                                               "--dry-run prints the whole {} line",
+                                               named.empty() ? all : "--launcher-arg " + named, e.job->launcher)
+                                 : advice(cause.kind, e));
+  return cause;
+}
+
 // No rank wrote a report: mpirun's, srun's or the kernel's word is all there is.
 FirstCause of_silence(const Evidence& evidence) {
   const Job& job = *evidence.job;
@@ -120,11 +186,12 @@ FirstCause of_silence(const Evidence& evidence) {
   const std::string when = evidence.last_step > 0 ? fmt::format("after step {}", evidence.last_step)
                                                   : std::string("before the first step was done");
   FirstCause cause;
+  if (!evidence.ranks_started && verdict.rank < 0 && job.launcher != "threads") return of_refusing_launcher(evidence);
   if (!verdict.launcher_problem.empty()) {
     cause.kind = ErrorKind::environment;
     cause.message = fmt::format("{} could not start the ranks: {}", job.launcher, first_line(verdict.launcher_problem));
     cause.details = evidence.launcher_lines;
-    cause.details.push_back(advice(cause.kind));
+    cause.details.push_back(advice(cause.kind, evidence));
     return cause;
   }
   const int64_t rank = verdict.rank;
@@ -140,14 +207,15 @@ FirstCause of_silence(const Evidence& evidence) {
     if (const std::string line = last_words_of(evidence, rank); !line.empty())
       cause.details.push_back("its last words: " + line);
     cause.details.push_back("log: " + RunPaths{job.run_dir}.rank_log(rank).string());
-    cause.details.push_back(verdict.signal ? advice_for_signal(*verdict.signal) : advice(cause.kind));
+    cause.details.push_back(verdict.signal ? advice_for_signal(*verdict.signal, evidence)
+                                           : advice(cause.kind, evidence));
     return cause;
   }
   const bool threads = job.launcher == "threads";
   if (evidence.child.exited) cause.kind = kind_of_exit(evidence.child.code);
-  const std::string who = threads ? fmt::format("the worker process with all {} ranks (0 to {}) on {}", job.world_size,
-                                                job.world_size - 1, host_of(job, 0))
-                                  : job.launcher;
+  const std::string who =
+      threads ? fmt::format("the worker process with all {} on {}", counted(job.world_size, "rank"), host_of(job, 0))
+              : job.launcher;
   const std::string how = evidence.child.exited ? fmt::format("ended with exit code {}", evidence.child.code)
                                                 : "was killed by " + signal_words(evidence.child.code);
   cause.message = fmt::format("{}, {}: {}, without an error report", who, when, how);
@@ -155,7 +223,8 @@ FirstCause of_silence(const Evidence& evidence) {
   cause.details.assign(evidence.launcher_lines.end() - static_cast<std::ptrdiff_t>(shown),
                        evidence.launcher_lines.end());
   if (threads) cause.details.push_back("log: " + RunPaths{job.run_dir}.rank_log(0).string());
-  cause.details.push_back(evidence.child.exited ? advice(cause.kind) : advice_for_signal(evidence.child.code));
+  cause.details.push_back(evidence.child.exited ? advice(cause.kind, evidence)
+                                                : advice_for_signal(evidence.child.code, evidence));
   return cause;
 }
 
@@ -271,7 +340,7 @@ FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>
   for (const int64_t rank : entered) cause.details.push_back(where(rank) + ": waited in it");
   cause.details.push_back(
       "log: " + RunPaths{evidence.job->run_dir}.rank_log(missing.empty() ? at->rank : missing.front()).string());
-  cause.details.push_back(advice(ErrorKind::hang));
+  cause.details.push_back(advice(ErrorKind::hang, evidence));
   return cause;
 }
 

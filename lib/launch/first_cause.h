@@ -23,6 +23,9 @@ struct Evidence {
   std::vector<ProcessInfo> processes{};              // ranks of this host when the first failure was seen
   int64_t last_step = 0;                             // of metrics.jsonl
   std::vector<std::string> launcher_lines{};         // its own last lines
+  std::vector<std::string> launcher_arguments{};     // --launcher-arg
+  bool ranks_started = true;                         // any rank printed or logged something
+  std::string newest_checkpoint{};                   // the usable one a relaunch would continue from; "": none
   std::function<std::string(int64_t)> last_words{};  // the last line a rank printed or logged; may be empty
 };
 
@@ -36,6 +39,9 @@ struct FirstCause {
 // failed", those before hangs; within a class the earliest. A rank that died without a word comes before messages that
 // failed because of it. Hang reports are merged: the chain of waiting ranks is followed to those that never arrived.
 FirstCause first_cause(const Evidence& evidence);
+
+// For "what to do: ...": the same command again, from the newest checkpoint or from the start.
+std::string how_to_continue(const Evidence& evidence);
 
 // The merged report of ranks that waited; `hangs` is not empty.
 FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>& hangs);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
@@ -44,9 +45,11 @@ void choose_threads(LaunchPlan& plan, const SlurmAllocation& slurm, const Launch
     reason = "--threads-per-rank";
   }
   if (slurm.cpus_per_task && threads > *slurm.cpus_per_task)
-    fail(ErrorKind::plan, fmt::format("{} asks for {} threads per rank, but SLURM_CPUS_PER_TASK={}; ask Slurm for more "
-                                      "CPUs per task, or for at most {} threads",
-                                      reason, threads, *slurm.cpus_per_task, *slurm.cpus_per_task));
+    fail(
+        ErrorKind::plan,
+        fmt::format("{} asks for {} per rank, but SLURM_CPUS_PER_TASK={}; ask Slurm for more CPUs per "
+                    "task, or for at most {}",
+                    reason, counted(threads, "thread"), *slurm.cpus_per_task, counted(*slurm.cpus_per_task, "thread")));
   plan.job.threads_per_rank = runtime.threads_per_rank = threads;
 
   int64_t numa_nodes = 1;
@@ -56,8 +59,9 @@ void choose_threads(LaunchPlan& plan, const SlurmAllocation& slurm, const Launch
     if (place.num_ranks * threads <= type.cores) continue;
     plan.busy_cores = true;
     if (place.num_ranks > place.slots) continue;  // the rank map has warned of this host
-    plan.warnings.push_back(fmt::format("host {}: {} ranks x {} threads on {} cores; ranks will wait for each other",
-                                        place.host.name, place.num_ranks, threads, type.cores));
+    plan.warnings.push_back(fmt::format("host {}: {} x {} on {}; {} will wait for each other", place.host.name,
+                                        counted(place.num_ranks, "rank"), counted(threads, "thread"),
+                                        counted(type.cores, "core"), place.num_ranks == 1 ? "threads" : "ranks"));
   }
   plan.bind_to_core = request.bind == "core" || (request.bind == "auto" && numa_nodes > 1 && !plan.busy_cores);
   if (plan.bind_to_core && plan.busy_cores)
@@ -70,7 +74,7 @@ void choose_threads(LaunchPlan& plan, const SlurmAllocation& slurm, const Launch
                           : plan.busy_cores      ? "more threads than cores"
                           : numa_nodes == 1      ? "one NUMA node"
                                                  : "ranks are threads";
-  plan.binding = fmt::format("{} thread{} per rank ({}), {} ({})", threads, threads == 1 ? "" : "s", reason,
+  plan.binding = fmt::format("{} per rank ({}), {} ({})", counted(threads, "thread"), reason,
                              plan.bind_to_core ? "each rank bound to its own cores" : "no binding", why);
 }
 
@@ -118,6 +122,10 @@ void copy_ranks(LaunchPlan& plan) {
 LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topology, const SlurmAllocation& slurm,
                        const LaunchRequest& request) {
   const bool threads = request.launcher == "threads";
+  if (threads && !request.launcher_arguments.empty())
+    fail(ErrorKind::usage, fmt::format("--launcher-arg {}: --launcher threads starts one process and no mpirun or srun "
+                                       "that could take it; leave it out, or choose another --launcher",
+                                       request.launcher_arguments.front()));
   int64_t world = smallest_world(recipe.recipe);
   if (slurm.tasks && !threads) world = *slurm.tasks;
   if (request.ranks) world = *request.ranks;
@@ -137,7 +145,8 @@ LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topolog
   plan.map = plan_ranks(
       topology, mesh,
       {.ranks_per_node = threads ? std::nullopt : slurm.tasks_per_node, .oversubscribe = request.oversubscribe});
-  plan.warnings = plan.map.warnings;
+  plan.warnings = resolved.warnings;
+  plan.warnings.insert(plan.warnings.end(), plan.map.warnings.begin(), plan.map.warnings.end());
   if (plan.job.recipe.runtime.device == "cuda")
     fail(ErrorKind::plan,
          "runtime.device is \"cuda\", but this build has no cuda backend: it can plan such a recipe (trainctl plan) "
@@ -147,9 +156,10 @@ LaunchPlan plan_launch(const LoadedRecipe& recipe, const TopologyConfig& topolog
                                       "--set runtime.device={} or another --topology",
                                       plan.job.recipe.runtime.device, plan.map.device_kind, plan.map.device_kind));
   if (threads && plan.map.hosts.size() > 1)
-    fail(ErrorKind::plan, fmt::format("--launcher threads runs all ranks in one process on one host, but the plan uses "
-                                      "{} hosts; use mpirun or srun, or at most {} ranks",
-                                      plan.map.hosts.size(), plan.map.hosts.front().slots));
+    fail(ErrorKind::plan,
+         fmt::format("--launcher threads runs all ranks in one process on one host, but the plan uses "
+                     "{}; use mpirun or srun, or at most {}",
+                     counted(std::ssize(plan.map.hosts), "host"), counted(plan.map.hosts.front().slots, "rank")));
   if (!threads) require_agreement(slurm, plan.map);
   copy_ranks(plan);
   choose_threads(plan, threads ? SlurmAllocation{} : slurm, request);

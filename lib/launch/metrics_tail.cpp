@@ -3,14 +3,17 @@
 
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 namespace trainctl {
 namespace {
 
+// JSON has no NaN: what was none is written as null.
 double number(const nlohmann::json& line, const char* key) {
   const auto at = line.find(key);
+  if (at != line.end() && at->is_null()) return std::numeric_limits<double>::quiet_NaN();
   return at != line.end() && at->is_number() ? at->get<double>() : 0.0;
 }
 

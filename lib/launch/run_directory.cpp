@@ -54,16 +54,25 @@ fs::path default_run_directory(const std::string& recipe_name, std::chrono::syst
   return path;
 }
 
+void check_resume(const std::string& resume, const std::function<std::string()>& what_is_there) {
+  if (resume == "auto" || resume == "never") return;
+  std::error_code ignored;
+  if (fs::is_directory(resume, ignored)) return;
+  fail(ErrorKind::checkpoint,
+       fmt::format("--resume {}: there is no such checkpoint folder; {}use auto (the newest usable one of the run "
+                   "directory), never, or a folder",
+                   resume, what_is_there ? what_is_there() + "; " : ""));
+}
+
 RunDirectory open_run_directory(const fs::path& root, const std::string& resume) {
   RunDirectory directory;
   directory.paths.root = fs::absolute(root).lexically_normal();
-  if (resume != "auto" && resume != "never" && !fs::is_directory(resume))
-    fail(ErrorKind::checkpoint, fmt::format("--resume {}: there is no such checkpoint folder; use auto (the newest "
-                                            "usable one of the run directory), never, or a folder",
-                                            resume));
+  check_resume(resume);
   std::error_code ignored;
   if (fs::exists(root, ignored) && !fs::is_directory(root, ignored))
     fail(ErrorKind::usage, fmt::format("--run-dir {} is a file; a folder is needed", root.string()));
+  directory.continues = fs::exists(directory.paths.launch());
+  if (!directory.continues) refuse_foreign_files(directory.paths.root);  // before anything is put there
   make_directories(directory.paths.root);
   std::string holder;
   if (!directory.lock.try_acquire(directory.paths.lock(), lock_note(), &holder))
@@ -71,8 +80,7 @@ RunDirectory open_run_directory(const fs::path& root, const std::string& resume)
          fmt::format("the run directory {} is in use by another launcher ({}); wait for it, stop it, or "
                      "choose another --run-dir",
                      directory.paths.root.string(), holder.empty() ? "unknown" : holder));
-  directory.continues = fs::exists(directory.paths.launch());
-  if (!directory.continues) refuse_foreign_files(directory.paths.root);
+  directory.continues = fs::exists(directory.paths.launch());  // another launcher may just have let go of it
   if (directory.continues && resume == "never")
     fail(ErrorKind::usage, fmt::format("--resume never: {} already holds a run; use --resume auto to continue it, or "
                                        "another --run-dir to start again",

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace trainctl {
 std::filesystem::path default_run_directory(const std::string& recipe_name, std::chrono::system_clock::time_point now,
                                             bool claim);
 
+// Throws Error{checkpoint} when `resume` is neither auto, never nor a folder; `what_is_there` tells what could be named
+// instead.
+void check_resume(const std::string& resume, const std::function<std::string()>& what_is_there = {});
+
 struct RunDirectory {
   RunPaths paths;          // absolute
   bool continues = false;  // an earlier run is in it
@@ -23,8 +28,8 @@ struct RunDirectory {
 };
 
 // Creates the folder where needed and takes its lock. Throws Error{usage} when another launcher holds the lock (naming
-// it), when the folder holds files that are no run, or when it holds a run and `resume` is "never"; Error{checkpoint}
-// when `resume` names a folder that does not exist; Error{environment} when it cannot be made.
+// it), when the folder holds files that are no run (nothing is written into it then), or when it holds a run and
+// `resume` is "never"; Error{checkpoint} as check_resume; Error{environment} when it cannot be made.
 RunDirectory open_run_directory(const std::filesystem::path& root, const std::string& resume);
 
 // Clears what an earlier attempt left to be read once (stop.request, errors/), then writes recipe.json, plan.json and,

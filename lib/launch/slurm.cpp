@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_node.h"
+#include "base/units.h"
 #include "topology/hostlist.h"
 #include "topology/rank_map.h"
 
@@ -52,10 +53,9 @@ void require_agreement(const SlurmAllocation& slurm, const RankMap& map) {
   const auto ranks = static_cast<int64_t>(map.ranks.size());
   const auto hosts = static_cast<int64_t>(map.hosts.size());
   if (slurm.tasks && *slurm.tasks != ranks)
-    faults += fmt::format("\n  SLURM_NTASKS={}, but the plan has {} ranks", *slurm.tasks, ranks);
+    faults += fmt::format("\n  SLURM_NTASKS={}, but the plan has {}", *slurm.tasks, counted(ranks, "rank"));
   if (slurm.nodes && *slurm.nodes != hosts)
-    faults +=
-        fmt::format("\n  SLURM_NNODES={}, but the plan uses {} host{}", *slurm.nodes, hosts, hosts == 1 ? "" : "s");
+    faults += fmt::format("\n  SLURM_NNODES={}, but the plan uses {}", *slurm.nodes, counted(hosts, "host"));
   if (!slurm.hosts.empty()) {
     std::vector<std::string> outside;
     for (const HostPlace& place : map.hosts)

@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -22,6 +23,7 @@
 #include "launch/metrics_tail.h"
 #include "launch/process_tree.h"
 #include "launch/progress.h"
+#include "launch/silence_watch.h"
 
 namespace trainctl {
 namespace {
@@ -86,9 +88,11 @@ class Supervisor {
                    .result = options.result,
                    .diagnostic = options.diagnostic}),
         output_(job.launcher),
+        silence_(job),
         log_(paths_.logs() / "launcher.log"),
         child_(command) {
-    log_.line("command: " + shell_line(command));
+    record("command: " + shell_line(command));
+    log_sizes_ = rank_log_sizes();
   }
 
   JobOutcome run() {
@@ -98,18 +102,39 @@ class Supervisor {
       take_output();
       take_metrics();
       watch_for_failure();
+      watch_for_silence();
       enforce_deadlines();
     }
     none_left_ = kill_descendants(kKillLimitS);
     take_output();
     take_metrics();
     progress_.finish();
-    const std::vector<RankFailure> failures = load_rank_failures(paths_.errors());
-    return {conclude(failures), progress_.steps_made()};
+    return {conclude(all_failures()), progress_.steps_made()};
   }
 
  private:
   void note(std::string_view text) { options_.diagnostic("trainctl: note: " + std::string(text) + "\n"); }
+
+  // The launcher outlives a full disk: what launcher.log does not take is lost, and said once.
+  void record(std::string_view text) {
+    if (!log_works_) return;
+    try {
+      log_.line(text);
+    } catch (const Error& e) {
+      log_works_ = false;
+      note(fmt::format("launcher.log ends here: {}", e.what()));
+    }
+  }
+
+  // errors/, and what ranks that could not write there have printed instead.
+  std::vector<RankFailure> all_failures() const {
+    std::vector<RankFailure> failures = load_rank_failures(paths_.errors());
+    for (const RankFailure& printed : printed_failures_)
+      if (std::none_of(failures.begin(), failures.end(),
+                       [&printed](const RankFailure& f) { return f.rank == printed.rank; }))
+        failures.push_back(printed);
+    return failures;
+  }
 
   void wait_for_news() {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {child_.output_fd(), POLLIN, 0}};
@@ -119,11 +144,15 @@ class Supervisor {
   void take_signals() {
     while (const std::optional<int> signal = signals_.take()) {
       const std::string name = fmt::format("SIG{}", ::sigabbrev_np(*signal));
-      log_.line("received " + name);
+      record("received " + name);
       if (++signals_seen_ == 1) {
         progress_.finish();
-        write_file_atomically(paths_.stop_request(), name + "\n");
-        note(name + ": asked the ranks to save and stop; send it again to end them at once");
+        if (!silence_.ready()) {
+          own_cause_ = ended_before_start(name);
+          terminate();
+        } else {
+          ask_to_stop(name);
+        }
       } else if (!terminate_at_) {
         progress_.finish();
         note(name + " again: ending all ranks");
@@ -132,17 +161,41 @@ class Supervisor {
     }
   }
 
+  void ask_to_stop(const std::string& signal) {
+    try {
+      write_file_atomically(paths_.stop_request(), signal + "\n");
+      note(signal + ": asked the ranks to save and stop; send it again to end them at once");
+    } catch (const Error& e) {
+      note(fmt::format("{}: the ranks could not be asked to save and stop ({}); send it again to end them at once",
+                       signal, e.what()));
+    }
+  }
+
+  // Nothing was computed yet, so there is nothing to save.
+  FirstCause ended_before_start(const std::string& signal) const {
+    return {ErrorKind::rank_failed,
+            signal + " before every rank was ready: ended without a step, nothing is lost",
+            {"what to do: run the same command again with " + run_dir_option()}};
+  }
+
   void take_output() {
     std::vector<std::string> lines;
     if (output_open_) output_open_ = child_.read_lines(lines);
     for (const std::string& line : lines) {
-      output_.add(line);
-      log_.line(line);
+      const TaggedLine tagged = output_.add(line);
+      if (const std::optional<RankFailure> failure = rank_failure_of_line(tagged.text))
+        printed_failures_.push_back(*failure);
+      record(line);
     }
   }
 
   void take_metrics() {
-    for (const RunEvent& event : events_.poll()) progress_.message("trainctl: " + event.level + ": " + event.text);
+    for (const RunEvent& event : events_.poll()) {
+      if (event.level == kReadyEvent)
+        silence_.ranks_are_ready();
+      else
+        progress_.message("trainctl: " + event.level + ": " + event.text);
+    }
     for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());
   }
 
@@ -150,10 +203,19 @@ class Supervisor {
   void watch_for_failure() {
     if (failed_at_) return;
     std::error_code ignored;
-    if (std::filesystem::is_empty(paths_.errors(), ignored) || ignored) return;
-    if (load_rank_failures(paths_.errors()).empty()) return;  // being written
+    const bool none_written = std::filesystem::is_empty(paths_.errors(), ignored) || ignored;
+    if (none_written && printed_failures_.empty()) return;
+    if (all_failures().empty()) return;  // being written
     failed_at_ = now_s();
     processes_ = descendants();
+  }
+
+  void watch_for_silence() {
+    if (failed_at_ || terminate_at_) return;
+    if (std::optional<FirstCause> cause = silence_.overdue(now_s() - started_at_, descendants)) {
+      own_cause_ = std::move(cause);
+      terminate();
+    }
   }
 
   void enforce_deadlines() {
@@ -168,19 +230,22 @@ class Supervisor {
 
   int conclude(const std::vector<RankFailure>& failures) {
     if (!none_left_) note("some processes of the job did not die; look for them with ps");
+    if (own_cause_) return report(*own_cause_);
     const int64_t steps = job_.recipe.runtime.steps;
     const int64_t last = tail_.last_step().value_or(0);
     if (failures.empty() && signals_seen_ >= 2)
       return report({ErrorKind::rank_failed,
                      fmt::format("ended by a second signal after step {}, without waiting for a save", last),
-                     {"what to do: run the same command again with " + run_dir_option() +
-                      " to continue from the newest complete checkpoint"}});
+                     {"what to do: " + how_to_continue({.job = &job_, .newest_checkpoint = newest_checkpoint()})}});
     if (failures.empty() && child_status_.exited && child_status_.code == kStoppedAfterSave) {
       options_.result(fmt::format("stopped after step {} of {}, saved; to continue: the same command with {}\n", last,
                                   steps, run_dir_option()));
       return kStoppedAfterSave;
     }
-    if (failures.empty() && child_status_.exited && child_status_.code == 0) {
+    // Only with an argument of the caller's (--version) does mpirun or srun end well without starting a rank.
+    const bool well = child_status_.exited && child_status_.code == 0;
+    const bool started = last >= steps || ranks_started() || (well && options_.launcher_arguments.empty());
+    if (failures.empty() && well && started) {
       if (last >= steps) return report_done(steps);
       return report(
           {ErrorKind::rank_failed,
@@ -194,16 +259,41 @@ class Supervisor {
                                .processes = processes_,
                                .last_step = last,
                                .launcher_lines = output_.last_lines(-1),
+                               .launcher_arguments = options_.launcher_arguments,
+                               .ranks_started = started,
+                               .newest_checkpoint = newest_checkpoint(),
                                .last_words = [this](int64_t rank) { return last_words(rank); }}));
+  }
+
+  // Rank logs are appended to, so a rank that began shows as a log that grew.
+  std::vector<uintmax_t> rank_log_sizes() const {
+    std::vector<uintmax_t> sizes;
+    for (int64_t rank = 0; rank < job_.world_size; ++rank) {
+      std::error_code absent;
+      const uintmax_t size = std::filesystem::file_size(paths_.rank_log(rank), absent);
+      sizes.push_back(absent ? 0 : size);
+    }
+    return sizes;
+  }
+
+  bool ranks_started() const {
+    for (int64_t rank = 0; rank < job_.world_size; ++rank)
+      if (!output_.last_lines(rank).empty()) return true;
+    return rank_log_sizes() != log_sizes_;
+  }
+
+  std::string newest_checkpoint() const {
+    return options_.newest_checkpoint ? options_.newest_checkpoint() : std::string();
   }
 
   int report_done(int64_t steps) {
     if (progress_.steps_made() == 0) {
-      options_.result(
-          fmt::format("nothing to do: all {} steps were done before; run directory {}\n", steps, paths_.root.string()));
+      options_.result(fmt::format("nothing to do: {} done before; run directory {}\n",
+                                  steps == 1 ? "the 1 step was" : fmt::format("all {} steps were", steps),
+                                  paths_.root.string()));
       return 0;
     }
-    options_.result(fmt::format("done: {} steps, loss {:.4f}; run directory {}\n", progress_.steps_made(),
+    options_.result(fmt::format("done: {}, loss {:.4f}; run directory {}\n", counted(progress_.steps_made(), "step"),
                                 progress_.last().loss, paths_.root.string()));
     return 0;
   }
@@ -211,7 +301,7 @@ class Supervisor {
   int report(const FirstCause& cause) {
     std::string text = fmt::format("trainctl: {}: {}\n", name(cause.kind), cause.message);
     for (const std::string& line : cause.details) text += "  " + line + "\n";
-    log_.line(text);
+    record(text);
     options_.diagnostic(text);
     return exit_code(cause.kind);
   }
@@ -231,10 +321,16 @@ class Supervisor {
   EventTail events_;
   Progress progress_;
   LauncherOutput output_;
+  SilenceWatch silence_;
   LineWriter log_;
+  bool log_works_ = true;
   ChildProcess child_;
   ExitStatus child_status_;
   std::vector<ProcessInfo> processes_;
+  std::vector<RankFailure> printed_failures_;
+  std::optional<FirstCause> own_cause_;  // the launcher itself ended the job
+  double started_at_ = now_s();
+  std::vector<uintmax_t> log_sizes_;  // before the ranks were started
   std::optional<double> failed_at_, terminate_at_;
   int signals_seen_ = 0;
   bool output_open_ = true, none_left_ = true;

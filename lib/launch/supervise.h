@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launch/command.h"
 #include "recipe/job.h"
@@ -16,6 +17,8 @@ struct SuperviseOptions {
   int live_columns = 0;      // width of that line; 0: any
   double settle_s = 5.0;     // after the first error report, how long the job may take to end by itself
   double terminate_s = 2.0;  // between SIGTERM and SIGKILL
+  std::vector<std::string> launcher_arguments{};       // the --launcher-arg among the command's, for messages
+  std::function<std::string()> newest_checkpoint{};    // that a relaunch would continue from; "": none
   std::function<void(std::string_view)> result{};      // progress and the closing line (standard output)
   std::function<void(std::string_view)> diagnostic{};  // live line, notes, the cause of a failure (standard error)
 };

@@ -25,11 +25,7 @@ Tensor add_bias(Tape& tape, const Tensor& x, const Weight& bias) {
   Context& ctx = tape.context();
   // One row of bias seen as every row: a view with stride 0 would break the kernel's contiguity, so the sum is a
   // matrix product of depth 0 with a bias, accumulated onto a copy of x only when x is shared.
-  Tensor y = x;
-  if (!x.unique()) {
-    y = ctx.empty_like(x);
-    ctx.copy(x, y);
-  }
+  Tensor y = ctx.own(x);
   const Tensor nothing_left = y.strided({y.dim(0), 0}, {1, 1}, 0), nothing_right = y.strided({0, y.dim(1)}, {1, 1}, 0);
   ctx.run(kernels::Gemm{.a = nothing_left, .b = nothing_right, .bias = bias.value, .c = y, .accumulate = true});
   const int variable = x.variable();

@@ -12,23 +12,16 @@ void rotate(Context& ctx, const Tensor& qkv, const HeadLayout& l, const Tensor& 
       .x = heads, .positions = positions, .cosine = table.cosine, .sine = table.sine, .inverse = inverse});
 }
 
-Tensor own(Context& ctx, const Tensor& x) {
-  if (x.unique()) return x;
-  Tensor copy = ctx.empty_like(x);
-  ctx.copy(x, copy);
-  return copy;
-}
-
 }  // namespace
 
 Tensor rope(Tape& tape, const Tensor& qkv, const HeadLayout& layout, const Tensor& positions, const RopeTable& table) {
   Context& ctx = tape.context();
-  Tensor y = own(ctx, qkv);
+  Tensor y = ctx.own(qkv);
   rotate(ctx, y, layout, positions, table, false);
   Tensor input;
   input.set_variable(qkv.variable());
   tape.record("rope", {input}, y, [&ctx, layout, positions, table](const Tensor& dy) -> Gradients {
-    Tensor dx = own(ctx, dy);
+    const Tensor dx = ctx.own(dy);
     rotate(ctx, dx, layout, positions, table, true);
     return {dx};
   });

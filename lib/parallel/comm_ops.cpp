@@ -6,15 +6,8 @@
 namespace trainctl {
 namespace {
 
-Tensor own(Context& ctx, const Tensor& x) {
-  if (x.unique()) return x;
-  Tensor copy = ctx.empty_like(x);
-  ctx.copy(x, copy);
-  return copy;
-}
-
 Tensor summed(Context& ctx, const Tensor& x, ProcessGroup& group) {
-  Tensor y = own(ctx, x);
+  Tensor y = ctx.own(x);
   group.all_reduce(y, Reduce::sum, ctx.stream()).wait_on(ctx.stream());
   return y;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "planner/text_table.h"
 
 namespace trainctl {
@@ -30,8 +31,9 @@ void compare_memory(const RunCounters& plan, const RunCounters& run, std::vector
   for (const auto& [rank, planned_class] : planned) {
     const auto found = counted.find(rank);
     if (found == counted.end() || planned.size() != counted.size())
-      fail(ErrorKind::plan, fmt::format("the plan has {} ranks and the run had {}; plan with --ranks {}",
-                                        planned.size(), counted.size(), counted.size()));
+      fail(ErrorKind::plan,
+           fmt::format("the plan has {} and the run had {}; plan with --ranks {}",
+                       trainctl::counted(std::ssize(planned), "rank"), counted.size(), counted.size()));
     const ClassPair pair{planned_class, found->second};
     if (!members.contains(pair)) order.push_back(pair);
     members[pair].push_back(rank);

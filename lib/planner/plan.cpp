@@ -50,7 +50,7 @@ int64_t place(Plan& plan, const Mesh& mesh, const PlanRequest& request) {
     plan.ranks[r].host = map.host_name(static_cast<int>(r));
     plan.ranks[r].device = map.ranks[r].device;
   }
-  plan.warnings = map.warnings;
+  plan.warnings.insert(plan.warnings.end(), map.warnings.begin(), map.warnings.end());
   if (plan.recipe.runtime.device != map.device_kind)
     plan.verdict = {.fits = false,
                     .reasons = {fmt::format("runtime.device is \"{}\", but the topology's nodes have {} devices; use "
@@ -98,24 +98,26 @@ void judge(Plan& plan, int64_t limit) {
   const auto worst =
       std::max_element(plan.counters.memory.begin(), plan.counters.memory.end(),
                        [](const MemoryClass& a, const MemoryClass& b) { return a.peak_bytes < b.peak_bytes; });
-  const std::string peak = fmt::format("the fullest ranks ({}) hold {} at their peak", ranges_text(worst->ranks, 40),
-                                       human_bytes(worst->peak_bytes));
+  const bool one = worst->ranks.size() == 1;
+  const char* whose = one ? "its" : "their";
+  const std::string peak =
+      fmt::format("the fullest {} ({}) {} {} at {} peak", one ? "rank" : "ranks", ranges_text(worst->ranks, 40),
+                  one ? "holds" : "hold", human_bytes(worst->peak_bytes), whose);
   if (limit == 0) {
-    plan.verdict.reasons.push_back(peak + (plan.topology.empty() ? "; without --topology their limit is not known"
-                                                                 : "; their limit is not known"));
+    plan.verdict.reasons.push_back(
+        fmt::format("{}; {}{} limit is not known", peak, plan.topology.empty() ? "without --topology " : "", whose));
     return;
   }
   if (worst->fits()) {
     if (!plan.verdict.fits) plan.verdict.fits = true;
-    plan.verdict.reasons.push_back(
-        fmt::format("{}, {:.1f} % of their {}", peak,
-                    100.0 * static_cast<double>(worst->peak_bytes) / static_cast<double>(limit), human_bytes(limit)));
+    plan.verdict.reasons.push_back(fmt::format(
+        "{}, {:.1f} % of {} {}", peak, 100.0 * static_cast<double>(worst->peak_bytes) / static_cast<double>(limit),
+        whose, human_bytes(limit)));
     return;
   }
   plan.verdict.fits = false;
-  plan.verdict.reasons.push_back(fmt::format("{}, {} more than their {}; {}", peak,
-                                             human_bytes(worst->peak_bytes - limit), human_bytes(limit),
-                                             memory_advice(plan)));
+  plan.verdict.reasons.push_back(fmt::format("{}, {} more than {} {}; {}", peak, human_bytes(worst->peak_bytes - limit),
+                                             whose, human_bytes(limit), memory_advice(plan)));
 }
 
 }  // namespace
@@ -126,6 +128,7 @@ Plan make_plan(const LoadedRecipe& loaded, const PlanRequest& request) {
   const ResolveResult resolved = resolve(loaded, plan.world_size);
   refuse_faults(loaded.source.source, resolved.faults);
   plan.recipe = resolved.recipe;
+  plan.warnings = resolved.warnings;
   for (KeyOrigin& key : key_origins(loaded, plan.recipe))
     if (key.origin.starts_with("--set")) plan.overrides.push_back(std::move(key));
 

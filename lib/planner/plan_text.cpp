@@ -19,9 +19,9 @@ std::string heading(std::string_view text) { return fmt::format("\n{}\n", text);
 std::string decay_text(const Plan& plan) {
   std::string text;
   for (const DecayGroup& d : plan.decay)
-    text += fmt::format("{}{}: {} tensors, {} parameters", text.empty() ? "" : "; ",
-                        &d == plan.decay.data() ? fmt::format("weight decay {}", d.weight_decay) : "none", d.tensors,
-                        human_count(static_cast<double>(d.elements)));
+    text += fmt::format("{}{}: {}, {} parameters", text.empty() ? "" : "; ",
+                        &d == plan.decay.data() ? fmt::format("weight decay {}", d.weight_decay) : "none",
+                        counted(d.tensors, "tensor"), human_count(static_cast<double>(d.elements)));
   return text;
 }
 
@@ -29,18 +29,18 @@ std::string summary_text(const Plan& plan) {
   const Recipe& r = plan.recipe;
   const ParallelismConfig& p = r.parallelism;
   const std::string where = plan.topology.empty() ? "no topology given" : "topology " + plan.topology;
-  std::string out = wrapped("", fmt::format("plan of {}: {} ranks, {}, {}, {}", r.name, plan.world_size,
+  std::string out = wrapped("", fmt::format("plan of {}: {}, {}, {}, {}", r.name, counted(plan.world_size, "rank"),
                                             r.runtime.device, r.runtime.precision, where));
   out += wrapped("  layout    ",
                  fmt::format("tensor_parallel {}{} x pipeline_parallel {} x context_parallel {} x data_parallel {}; "
                              "order {}",
                              p.tensor_parallel, p.sequence_parallel ? " (sequence_parallel)" : "", p.pipeline_parallel,
                              p.context_parallel, *p.data_parallel.value, p.order));
-  out += wrapped("  batch     ",
-                 fmt::format("{}; {} tokens per step in sequences of {}", batch_equation(r),
-                             *r.runtime.global_batch_size * r.data.sequence_tokens, r.data.sequence_tokens));
-  out += wrapped("  model     ", fmt::format("{}, {} layers, d_model {}: {} parameters", r.model.family, r.model.layers,
-                                             r.model.d_model, plan.parameters));
+  out += wrapped("  batch     ", fmt::format("{}; {} per step in sequences of {}", batch_equation(r),
+                                             counted(*r.runtime.global_batch_size * r.data.sequence_tokens, "token"),
+                                             r.data.sequence_tokens));
+  out += wrapped("  model     ", fmt::format("{}, {}, d_model {}: {} parameters", r.model.family,
+                                             counted(r.model.layers, "layer"), r.model.d_model, plan.parameters));
   out += wrapped("  optimizer ", fmt::format("{}; {}", r.optimizer.kind, decay_text(plan)));
   out += wrapped("  data      ", fmt::format("document_mask {}, reset_positions {}", on_off(r.data.document_mask),
                                              on_off(r.data.reset_positions)));

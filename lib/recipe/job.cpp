@@ -8,22 +8,29 @@
 #include "base/atomic_file.h"
 #include "base/config_io.h"
 #include "base/error.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
 
 constexpr std::string_view kJobSchema = "trainctl-launch-1";
+constexpr std::string_view kPrintedFailure = "trainctl_worker failure report: ";
+constexpr size_t kPrintedMessageBytes = 2000;  // a line through mpirun or srun stays whole below 4 KiB
 
 template <Describable T>
-T read_strict(const std::filesystem::path& path) {
-  const JsonNode root = parse_json_file(path);
+T read_strict(const JsonNode& root, const std::string& name) {
   T value;
   ConfigSource source;
-  source.source = path.string();
+  source.source = name;
   std::vector<Fault> faults;
   read_config(root, value, source, faults);
   refuse_faults(source.source, faults);
   return value;
+}
+
+template <Describable T>
+T read_strict(const std::filesystem::path& path) {
+  return read_strict<T>(parse_json_file(path), path.string());
 }
 
 template <Describable T>
@@ -60,8 +67,8 @@ void Job::describe(ConfigVisitor& v) {
 Job load_job(const std::filesystem::path& launch_json) {
   Job job = read_strict<Job>(launch_json);
   if (static_cast<int64_t>(job.ranks.size()) != job.world_size)
-    fail(ErrorKind::config, fmt::format("{}: world_size is {}, but ranks has {} entries", launch_json.string(),
-                                        job.world_size, job.ranks.size()));
+    fail(ErrorKind::config, fmt::format("{}: world_size is {}, but ranks has {}", launch_json.string(), job.world_size,
+                                        counted(std::ssize(job.ranks), "entry", "entries")));
   for (size_t r = 0; r < job.ranks.size(); ++r)
     if (job.ranks[r].rank != static_cast<int64_t>(r))
       fail(ErrorKind::config, fmt::format("{}: ranks[{}].rank is {}; ranks are listed in order from 0",
@@ -94,6 +101,23 @@ void RankFailure::describe(ConfigVisitor& v) {
 }
 
 void save_rank_failure(const RankFailure& failure, const std::filesystem::path& file) { write_json(failure, file); }
+
+std::string line_of(RankFailure failure) {
+  failure.recent.clear();
+  if (failure.message.size() > kPrintedMessageBytes) failure.message.resize(kPrintedMessageBytes);
+  return std::string(kPrintedFailure) +
+         write_config(failure).dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::optional<RankFailure> rank_failure_of_line(std::string_view line) {
+  if (!line.starts_with(kPrintedFailure)) return std::nullopt;
+  try {
+    return read_strict<RankFailure>(parse_json(line.substr(kPrintedFailure.size()), "printed report"),
+                                    "printed report");
+  } catch (const Error&) {  // torn on its way
+    return std::nullopt;
+  }
+}
 
 std::vector<RankFailure> load_rank_failures(const std::filesystem::path& errors_folder) {
   std::vector<RankFailure> failures;

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipe/recipe.h"
@@ -59,6 +61,12 @@ struct RunPaths {
   std::filesystem::path rank_error(int64_t rank) const;  // errors/rank-00000.json
 };
 
+// Words of a rank's log that the launcher looks for: an attempt begins; from here on the rank's own watchdog runs.
+inline constexpr std::string_view kRankStartLine = "starts as rank ";
+inline constexpr std::string_view kRankReadyLine = "is ready: its watchdog runs";
+// The level of the event by which rank 0 says that every rank is ready.
+inline constexpr std::string_view kReadyEvent = "ready";
+
 // errors/rank-N.json: what a rank says when it fails.
 struct RankFailure {
   int64_t rank = 0;
@@ -78,6 +86,10 @@ struct RankFailure {
   void describe(ConfigVisitor& v);
 };
 void save_rank_failure(const RankFailure& failure, const std::filesystem::path& file);
+// The report as one line of at most 4 KiB, for a rank that cannot write files (a full disk) and prints it; nullopt: the
+// line is no report.
+std::string line_of(RankFailure failure);
+std::optional<RankFailure> rank_failure_of_line(std::string_view line);
 std::vector<RankFailure> load_rank_failures(const std::filesystem::path& errors_folder);  // unreadable files skipped
 
 }  // namespace trainctl

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "recipe/batch.h"
 
 namespace trainctl {
@@ -79,25 +80,25 @@ DataParallel fit_world(const Recipe& recipe, int64_t world_size) {
   const std::string degrees = fmt::format("tensor_parallel {} x context_parallel {} x pipeline_parallel {}",
                                           p.tensor_parallel, p.context_parallel, p.pipeline_parallel);
   const std::string wrong =
-      given ? fmt::format("{} x data_parallel {} = {} ranks, but the world has {}", degrees, *given,
-                          smallest_world(recipe), world_size)
+      given ? fmt::format("{} x data_parallel {} = {}, but the world has {}", degrees, *given,
+                          counted(smallest_world(recipe), "rank"), world_size)
             : fmt::format(
-                  "{} = {} does not divide the world of {} ranks, so data_parallel \"fill\" has no whole value "
+                  "{} = {} does not divide the world of {}, so data_parallel \"fill\" has no whole value "
                   "({} / {} = {:.4g})",
-                  degrees, others, world_size, world_size, others,
+                  degrees, others, counted(world_size, "rank"), world_size, others,
                   static_cast<double>(world_size) / static_cast<double>(others));
   // A wrong number of ranks is as likely as a wrong degree.
   std::string ranks;
   if (given) {
-    ranks = fmt::format("{}", smallest_world(recipe));
+    ranks = counted(smallest_world(recipe), "rank");
   } else {
     const int64_t below = world_size / others * others;
-    ranks = below == 0 ? fmt::format("{}", others) : fmt::format("{} or {}", below, below + others);
+    ranks = below == 0 ? counted(others, "rank") : fmt::format("{} or {} ranks", below, below + others);
   }
-  return {0,
-          fmt::format("{} (expert_parallel {} divides the data ranks and adds none); the nearest legal layouts of {} "
-                      "ranks: {}; or start {} ranks",
-                      wrong, p.expert_parallel, world_size, nearest_layouts(recipe, world_size), ranks)};
+  return {0, fmt::format(
+                 "{} (expert_parallel {} divides the data ranks and adds none); the nearest legal layouts of {}: "
+                 "{}; or start {}",
+                 wrong, p.expert_parallel, counted(world_size, "rank"), nearest_layouts(recipe, world_size), ranks)};
 }
 
 }  // namespace trainctl

@@ -71,7 +71,13 @@ LoadedRecipe load_recipe_text(std::string_view text, std::string_view source,
 }
 
 LoadedRecipe load_recipe(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  return load_recipe_text(read_file(path), path.string(), overrides);
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const Error& e) {
+    fail(e.kind(), fmt::format("the recipe: {}; give the path of a recipe file (JSON)", e.what()));
+  }
+  return load_recipe_text(text, path.string(), overrides);
 }
 
 Recipe recipe_from_json(const nlohmann::json& resolved) {

@@ -55,9 +55,11 @@ std::vector<Fault> validate(const Recipe& recipe, const ConfigSource& source);
 // pipeline_layers, the end of the decay, YaRN's attention factor.
 // Of the batch numbers, one alone is enough: micro_batch_size is then 1, or micro_batches is 1 when only
 // micro_batch_size is given. Returns the faults of validate() and of the world size instead when there are any.
+// Warnings are about what may be meant, but more often is a slip: they name key, value and the usual value.
 struct ResolveResult {
   Recipe recipe;
   std::vector<Fault> faults;
+  std::vector<std::string> warnings{};
 };
 ResolveResult resolve(const LoadedRecipe& loaded, int64_t world_size);
 

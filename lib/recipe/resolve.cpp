@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/units.h"
 #include "recipe/batch.h"
 #include "recipe/layouts.h"
 #include "recipe/recipe.h"
@@ -23,6 +24,16 @@ void resolve_model(ModelConfig& m, const DataConfig& data, const ConfigSource& s
   if (m.rope.scaling == "yarn" && !m.rope.attention_factor) m.rope.attention_factor = 0.1 * std::log(m.rope.factor) + 1;
 }
 
+// Token files made elsewhere may keep to fewer ids; those that `data prepare` makes do not.
+void warn_of_vocab(const Recipe& r, std::vector<std::string>& warnings) {
+  const int64_t vocab = r.model.vocab.value.value(), ids = tokenizer_vocab(r.data.tokenizer);
+  if (vocab < ids)
+    warnings.push_back(
+        fmt::format("model.vocab {} is less than the {} ids of data.tokenizer \"{}\": a launch fails at "
+                    "the first id from {} on; the usual value is \"tokenizer\" or {}",
+                    vocab, ids, r.data.tokenizer.kind, vocab, ids));
+}
+
 }  // namespace
 
 // The tokenizers a recipe can name are the choices of TokenizerConfig::describe.
@@ -36,8 +47,8 @@ ResolveResult resolve(const LoadedRecipe& loaded, int64_t world_size) {
     result.faults.push_back(loaded.source.fault(path, why));
   };
   if (world_size < 1) {
-    refuse("parallelism", fmt::format("a world of {} ranks is none; at least {} are needed", world_size,
-                                      smallest_world(loaded.recipe)));
+    refuse("parallelism", fmt::format("a world of {} ranks is none; at least {} needed", world_size,
+                                      counted(smallest_world(loaded.recipe), "is", "are")));
     return result;
   }
   resolve_model(r.model, r.data, loaded.source);
@@ -63,6 +74,7 @@ ResolveResult resolve(const LoadedRecipe& loaded, int64_t world_size) {
   ScheduleConfig& schedule = r.optimizer.schedule;
   if (schedule.decay_steps == 0 && (schedule.kind == "linear" || schedule.kind == "cosine"))
     schedule.decay_steps = r.runtime.steps;
+  warn_of_vocab(r, result.warnings);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "base/units.h"
 #include "recipe/layouts.h"
 #include "recipe/rules.h"
 #include "recipe/stage_split.h"
@@ -74,7 +75,8 @@ void check_pipeline(RuleBook& book) {
   }
   std::string why;
   if (static_cast<int64_t>(p.pipeline_layers.size()) != p.pipeline_parallel)
-    why = fmt::format("{} entries for {} stages (pipeline_parallel)", p.pipeline_layers.size(), p.pipeline_parallel);
+    why = fmt::format("{} for {} (pipeline_parallel)", counted(std::ssize(p.pipeline_layers), "entry", "entries"),
+                      counted(p.pipeline_parallel, "stage"));
   if (total != layers)
     why += fmt::format("{}the sum {} = {} is not model.layers {}", why.empty() ? "" : ", and ", sum, total, layers);
   if (why.empty()) return;

@@ -16,6 +16,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The sign of a NaN means nothing, and "-nan" is no word.
+std::string shown(double x) { return std::isnan(x) ? std::string("NaN") : fmt::format("{:.6g}", x); }
+
 BatchShape batch_shape(const ShardedModel& model, const RuntimeInputs& in) {
   ProcessGroup& data = model.world->group(Axis::data);
   return {.micro_batches = in.config.micro_batches.value(),
@@ -96,12 +99,16 @@ class TrainingRuntime final : public Runtime {
     report.clip_factor = clip_factor(report.grad_norm, in_.optimizer.clip_grad_norm);
     report.skipped = report.counted_tokens == 0;
     ctx_.place("optimizer step");
-    if (!report.skipped)
+    if (!report.skipped) {
+      before_update_();
       optimizer_.step({.step = step, .lr = report.lr, .grad_scale = static_cast<float>(report.clip_factor)});
+    }
     ctx_.stream().synchronize();
     report.step_s = seconds_since(start);
     return report;
   }
+
+  void before_update(std::function<void()> hook) override { before_update_ = std::move(hook); }
 
   double evaluate() override {
     ctx_.zero(sums_);
@@ -159,16 +166,18 @@ class TrainingRuntime final : public Runtime {
   [[noreturn]] void refuse_non_finite(const StepReport& report) {
     const Finding f = find_non_finite(model_, executor_, forward_program_, batches_,
                                       static_cast<int>(shape_.micro_batches), options_);
-    const std::string message = fmt::format(
-        "step {}: the loss is {} and the gradient norm {}; first non-finite: {} on rank {}. The weights of step {} are "
-        "untouched: resume from the last checkpoint with a lower optimizer.lr, or look at samples {} to {}",
-        report.step, report.loss, report.grad_norm, f.text, f.rank, report.step - 1,
-        (report.step - 1) * shape_.global_batch(), report.step * shape_.global_batch() - 1);
+    const int64_t last = report.step * shape_.global_batch();
+    const std::string what = fmt::format(
+        "the loss is {}, the gradient norm {}, the samples {} to {}; the weights of "
+        "step {} are untouched",
+        shown(report.loss), shown(report.grad_norm), last - shape_.global_batch(), last - 1, report.step - 1);
     if (f.rank == model_.world->rank())
-      throw Error(ErrorKind::numeric, message)
+      throw Error(ErrorKind::numeric, "here are the first values that are not finite; " + what)
           .at_rank(f.rank)
-          .at("step " + std::to_string(report.step) + ", " + f.text);
-    throw Error(ErrorKind::rank_failed, message).at_rank(f.rank);
+          .at(f.text);
+    throw Error(ErrorKind::rank_failed,
+                fmt::format("rank {} found values that are not finite in {}; {}", f.rank, f.text, what))
+        .at_rank(f.rank);
   }
 
   ShardedModel& model_;
@@ -180,6 +189,7 @@ class TrainingRuntime final : public Runtime {
   Executor executor_;
   StageProgram program_, forward_program_;
   PassOptions options_;
+  std::function<void()> before_update_ = [] {};
   Tensor sums_;        // f64: summed loss, sum of squared gradients
   Tensor count_;       // i64: counted labels
   Tensor layer_sums_;  // f64: squared gradients of the embedding, each layer, the head; empty unless asked for

@@ -42,6 +42,9 @@ class Runtime {
   // One optimizer step, number `step` (from 1): samples [(step-1) G, step G). Every rank calls it and gets the same
   // report. Throws Error{numeric} when the loss or the norm is not finite; the weights are then unchanged.
   virtual StepReport step(int64_t step) = 0;
+  // `hook` is called in every step, on the caller's thread, when the gradients are complete and before the first
+  // weight, master or moment changes: whoever still reads them can make the step wait.
+  virtual void before_update(std::function<void()> hook) = 0;
   // Mean loss over the first eval_batches global batches of the validation split; touches no state of training.
   virtual double evaluate() = 0;
   // The forward and backward passes alone: gradients are complete and reduced, weights unchanged. For tests.

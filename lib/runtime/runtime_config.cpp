@@ -35,6 +35,8 @@ void RuntimeConfig::describe(ConfigVisitor& v) {
           between(1, kMaxBatch).also_called({"eval_iters"}));
   v.field("watchdog_s", watchdog_s, "seconds without progress after which a run is ended as hung",
           above(0).also_called({"timeout", "watchdog", "distributed_timeout_minutes"}));
+  v.field("startup_limit_s", startup_limit_s,
+          "seconds from the launch until every rank has its watchdog; then the run is ended", above(0));
   v.field("threads_per_rank", threads_per_rank, "compute threads; 0: cores / local ranks",
           between(0, 65536).also_called({"num_threads", "omp_num_threads"}));
   v.field("log_layer_norms", log_layer_norms, "per-layer gradient norms in metrics.jsonl");

@@ -21,6 +21,7 @@ struct RuntimeConfig {
   int64_t eval_every_steps = 0;    // 0: never
   int64_t eval_batches = 8;        // global batches per evaluation
   double watchdog_s = 600;
+  double startup_limit_s = 600;
   int64_t threads_per_rank = 0;  // 0: cores / local ranks
   bool log_layer_norms = false;  // per-layer gradient norms in metrics.jsonl
   void describe(ConfigVisitor& v);

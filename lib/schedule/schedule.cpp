@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_node.h"
+#include "base/units.h"
 
 namespace trainctl {
 
@@ -57,8 +58,8 @@ std::string to_text(const Action& action) {
 }
 
 std::string to_text(const Schedule& schedule) {
-  std::string text =
-      fmt::format("{}: {} stages, {} micro-batches\n", schedule.name, schedule.num_stages, schedule.num_micro_batches);
+  std::string text = fmt::format("{}: {}, {}\n", schedule.name, counted(schedule.num_stages, "stage"),
+                                 counted(schedule.num_micro_batches, "micro-batch", "micro-batches"));
   for (size_t stage = 0; stage < schedule.programs.size(); ++stage) {
     text += fmt::format("stage {}:", stage);
     for (const Action& action : schedule.programs[stage]) text += " " + to_text(action);

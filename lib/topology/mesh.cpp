@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace trainctl {
 namespace {
@@ -202,25 +203,25 @@ MeshDegrees fit_world(MeshDegrees degrees, int64_t world_size) {
   const int64_t unit = replica * degrees.expert;
   std::vector<std::string> legal;
   if (world_size % unit == 0) {
-    legal.push_back(fmt::format("data_parallel {} on {} ranks", world_size / replica, world_size));
+    legal.push_back(fmt::format("data_parallel {} on {}", world_size / replica, counted(world_size, "rank")));
   } else {
     const int64_t below = world_size / unit * unit, above = below + unit;
-    if (below > 0) legal.push_back(fmt::format("{} ranks (data_parallel {})", below, below / replica));
-    legal.push_back(fmt::format("{} ranks (data_parallel {})", above, above / replica));
+    if (below > 0) legal.push_back(fmt::format("{} (data_parallel {})", counted(below, "rank"), below / replica));
+    legal.push_back(fmt::format("{} (data_parallel {})", counted(above, "rank"), above / replica));
     const int64_t rest = degrees.context * degrees.pipeline * (fill ? 1 : degrees.data);
     if (world_size % rest == 0 && degrees.expert == 1)
       legal.push_back(
-          fmt::format("tensor_parallel {} on {} ranks",
+          fmt::format("tensor_parallel {} on {}",
                       fill ? nearest_divisors(world_size / rest, degrees.tensor) : fmt::format("{}", world_size / rest),
-                      world_size));
+                      counted(world_size, "rank")));
     if (world_size % replica == 0 && degrees.expert > 1)
-      legal.push_back(fmt::format("expert_parallel {} on {} ranks",
-                                  nearest_divisors(world_size / replica, degrees.expert), world_size));
+      legal.push_back(fmt::format("expert_parallel {} on {}", nearest_divisors(world_size / replica, degrees.expert),
+                                  counted(world_size, "rank")));
   }
   fail(ErrorKind::plan,
        fmt::format(
-           "the layout does not fit {} ranks: {}{}{}. Nearest legal with the other degrees kept: {}", world_size,
-           product_text(degrees), fill ? ", data_parallel being derived" : "",
+           "the layout does not fit {}: {}{}{}. Nearest legal with the other degrees kept: {}",
+           counted(world_size, "rank"), product_text(degrees), fill ? ", data_parallel being derived" : "",
            degrees.data % degrees.expert == 0
                ? ""
                : fmt::format(", and expert_parallel {} does not divide data_parallel {}", degrees.expert, degrees.data),

@@ -15,7 +15,6 @@ const NodeType& type_of(const TopologyConfig& topology, const Host& host) {
   return topology.node_types[static_cast<size_t>(host.type)];
 }
 
-std::string nodes_text(size_t n) { return fmt::format("{} node{}", n, n == 1 ? "" : "s"); }
 std::string rate_text(double bytes_per_s) { return fmt::format("{:.3g} GB/s", bytes_per_s / 1e9); }
 
 // How many ranks each host may take; checks ranks_per_node.
@@ -32,8 +31,9 @@ std::vector<int64_t> capacities(const TopologyConfig& topology, const std::vecto
     if (asked < 1) fail(ErrorKind::plan, fmt::format("ranks per node is {}; it must be at least 1", asked));
     if (asked > slots && !options.oversubscribe)
       fail(ErrorKind::plan,
-           fmt::format("{} ranks per node are more than the {} slots ({}) of host {}; legal: 1 to {}{}", asked, slots,
-                       type_of(topology, host).devices.kind == "cuda" ? "devices" : "cores", host.name, slots,
+           fmt::format("{} per node are more than the {} ({}) of host {}; legal: 1 to {}{}", counted(asked, "rank"),
+                       counted(slots, "slot"), type_of(topology, host).devices.kind == "cuda" ? "devices" : "cores",
+                       host.name, slots,
                        type_of(topology, host).devices.kind == "cuda" ? "" : ", or allow oversubscription"));
     result.push_back(asked);
   }
@@ -52,12 +52,13 @@ int64_t sum(const std::vector<int64_t>& values) {
   const int64_t unit = d.tensor * d.context * d.pipeline * d.expert;
   const int64_t fit = slots / unit * d.expert;  // the largest legal data_parallel
   const int64_t per_node = std::max<int64_t>(slots / std::ssize(hosts), 1);
-  std::string legal = fit > 0 ? fmt::format("data_parallel {} ({} ranks)", fit, slots / unit * unit)
+  std::string legal = fit > 0 ? fmt::format("data_parallel {} ({})", fit, counted(slots / unit * unit, "rank"))
                               : fmt::format("lower degrees whose product is at most {}", slots);
-  legal += fmt::format(", or {} like these", nodes_text(static_cast<size_t>(ceil_div(mesh.world_size(), per_node))));
+  legal += fmt::format(", or {} like these", counted(ceil_div(mesh.world_size(), per_node), "node"));
   if (!cuda) legal += ", or oversubscription (--oversubscribe)";
-  fail(ErrorKind::plan, fmt::format("{} ranks do not fit topology \"{}\": {}; it has {} slots ({}, {}). Legal: {}",
-                                    mesh.world_size(), topology.name, product_text(d), slots, nodes_text(hosts.size()),
+  fail(ErrorKind::plan, fmt::format("{} not fit topology \"{}\": {}; it has {} ({}, {}). Legal: {}",
+                                    counted(mesh.world_size(), "rank does", "ranks do"), topology.name, product_text(d),
+                                    counted(slots, "slot"), counted(std::ssize(hosts), "node"),
                                     cuda ? "one rank per device" : "one rank per core", legal));
 }
 
@@ -194,8 +195,8 @@ RankMap plan_ranks(const TopologyConfig& topology, const Mesh& mesh, const Place
     map.hosts.push_back({.host = hosts[h], .slots = slots, .first_rank = next, .num_ranks = num_ranks});
     if (num_ranks > slots && !map.oversubscribed) {
       map.oversubscribed = true;
-      map.warnings.push_back(
-          fmt::format("oversubscribed: {} ranks share the {} cores of host {}", num_ranks, slots, hosts[h].name));
+      map.warnings.push_back(fmt::format("oversubscribed: {} ranks share the {} of host {}", num_ranks,
+                                         counted(slots, "core"), hosts[h].name));
     }
     next += num_ranks;
   }

@@ -8,6 +8,7 @@
 
 #include "base/config_io.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "topology/hostlist.h"
 #include "topology/topology_config.h"
 
@@ -30,7 +31,9 @@ class Checker {
   }
 
  private:
+  // Of a field that could not be read this is a consequence, and no fault of its own.
   void add(std::string path, std::string message) {
+    if (!source_.usable(path)) return;
     faults_.push_back(source_.fault(std::move(path), std::move(message)));
   }
 
@@ -52,6 +55,13 @@ class Checker {
                     close.empty() ? "" : fmt::format("; did you mean \"{}\"?", close)));
   }
 
+  // Whether every name that could be referred to is known.
+  bool all_named(std::string_view array, size_t count) const {
+    bool known = source_.usable(array);
+    for (size_t i = 0; i < count; ++i) known = known && source_.usable(fmt::format("{}[{}].name", array, i));
+    return known;
+  }
+
   void check_node_types() {
     if (topology_.node_types.empty()) add("node_types", "is empty; describe at least one node type");
     for (size_t i = 0; i < topology_.node_types.size(); ++i) {
@@ -59,27 +69,29 @@ class Checker {
       const std::string path = fmt::format("node_types[{}]", i);
       claim_name(types_, type.name, path + ".name");
       if (type.cores < type.sockets)
-        add(path + ".cores", fmt::format("is {}, fewer than the {} sockets; it counts the cores of the whole node, so "
+        add(path + ".cores", fmt::format("is {}, fewer than the {}; it counts the cores of the whole node, so "
                                          "at least {}",
-                                         type.cores, type.sockets, type.sockets));
+                                         type.cores, counted(type.sockets, "socket"), type.sockets));
       if (type.devices.kind == "cuda" && type.devices.count < 1)
         add(path + ".devices.count", "is 0; a node type with cuda devices needs at least 1");
       if (type.devices.kind == "cuda" && type.devices.memory_bytes < 1)
         add(path + ".devices.memory_bytes", "is 0; cuda devices need their memory size, for example 80000000000");
       if (type.nics > 0 && type.nic_bytes_per_s <= 0)
         add(path + ".nic_bytes_per_s",
-            fmt::format("is 0 with {} network ports; give the rate of one port, for example 12.5e9 for 100 Gb/s",
-                        type.nics));
+            fmt::format("is 0 with {}; give the rate of one port, for example 12.5e9 for 100 Gb/s",
+                        counted(type.nics, "network port")));
     }
   }
 
   void check_switches() {
     for (size_t i = 0; i < topology_.switches.size(); ++i)
       claim_name(switches_, topology_.switches[i].name, fmt::format("switches[{}].name", i));
+    switches_known_ = all_named("switches", topology_.switches.size());
     std::map<std::string, std::string> uplink;
     for (size_t i = 0; i < topology_.switches.size(); ++i) {
       const SwitchConfig& s = topology_.switches[i];
-      if (!s.uplink.empty()) refer(switches_, s.uplink, "switch", fmt::format("switches[{}].uplink", i));
+      if (switches_known_ && !s.uplink.empty())
+        refer(switches_, s.uplink, "switch", fmt::format("switches[{}].uplink", i));
       uplink.emplace(s.name, s.uplink);
     }
     for (size_t i = 0; i < topology_.switches.size(); ++i) {
@@ -99,12 +111,13 @@ class Checker {
 
   void check_nodes() {
     if (topology_.nodes.empty()) add("nodes", "is empty; list at least one node");
+    const bool types_known = all_named("node_types", topology_.node_types.size());
     std::set<std::string> hosts;
     for (size_t i = 0; i < topology_.nodes.size(); ++i) {
       const NodeList& list = topology_.nodes[i];
       const std::string path = fmt::format("nodes[{}]", i);
-      refer(types_, list.type, "node type", path + ".type");
-      if (!list.switch_name.empty()) refer(switches_, list.switch_name, "switch", path + ".switch");
+      if (types_known) refer(types_, list.type, "node type", path + ".type");
+      if (switches_known_ && !list.switch_name.empty()) refer(switches_, list.switch_name, "switch", path + ".switch");
       try {
         for (const std::string& host : expand_hostlist(list.names))
           if (!hosts.insert(host).second) {
@@ -129,7 +142,7 @@ class Checker {
       const std::string& key = topology_.origins[i].key;
       const std::string path = fmt::format("origins[{}].key", i);
       claim_name(noted, key, path);
-      if (!key.empty() && !names_a_number(written, key))
+      if (!key.empty() && source_.usable(key) && !names_a_number(written, key))
         add(path,
             fmt::format("\"{}\" is no number of this file; write a path like \"node_types[0].peak_flops_f32\"", key));
     }
@@ -163,6 +176,7 @@ class Checker {
   const ConfigSource& source_;
   std::vector<Fault> faults_;
   std::set<std::string> types_, switches_;
+  bool switches_known_ = true;
 };
 
 template <class T>

@@ -1,8 +1,11 @@
 // lib/topology/topology_config.cpp -- the fields of the topology file; reading and writing it.
 #include "topology/topology_config.h"
 
+#include <fmt/format.h>
+
 #include "base/atomic_file.h"
 #include "base/config_io.h"
+#include "base/error.h"
 
 namespace trainctl {
 
@@ -83,15 +86,25 @@ TopologyConfig topology_from_text(std::string_view json, std::string_view source
   source.source = std::string(source_name);
   ParsedJson parsed = parse_json_lenient(json);
   std::vector<Fault> faults = std::move(parsed.faults);
-  if (parsed.complete) read_config(parsed.root, topology, source, faults);
-  // A field that could not be read kept its default; its consequences are not faults of their own.
-  if (faults.empty()) faults = check_topology(topology, source);
+  if (parsed.complete) {
+    read_config(parsed.root, topology, source, faults);
+    for (Fault& f : check_topology(topology, source)) faults.push_back(std::move(f));
+  }
   refuse_faults(source_name, faults);
   return topology;
 }
 
 TopologyConfig load_topology(const std::filesystem::path& path) {
-  return topology_from_text(read_file(path), path.string());
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const Error& e) {
+    fail(e.kind(),
+         fmt::format("the topology: {}; give the path of a topology file (JSON), as trainctl topology discover "
+                     "writes it",
+                     e.what()));
+  }
+  return topology_from_text(text, path.string());
 }
 
 std::string to_json_text(const TopologyConfig& topology) { return write_config(topology).dump(2) + "\n"; }

@@ -95,7 +95,8 @@ TopologyConfig topology_from_text(std::string_view json, std::string_view source
 std::string to_json_text(const TopologyConfig& topology);                           // indented, every field explicit
 
 // Faults between fields: unknown or doubled names, switch cycles, bad host lists, hosts listed twice, sizes that do not
-// go together, origins of keys that do not exist. Never throws.
+// go together, origins of keys that do not exist. A field that `source` calls broken has no faults here, nor has what
+// refers to it. Never throws.
 std::vector<Fault> check_topology(const TopologyConfig& topology, const ConfigSource& source);
 
 // The functions below require a topology without faults.

@@ -46,8 +46,8 @@ void report_failure(const RankFailure& failure, const RunPaths& paths) {
     make_directories(paths.errors());
     save_rank_failure(failure, paths.rank_error(failure.rank));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "trainctl_worker: rank {}: {}\n", failure.rank, failure.message);
     fmt::print(stderr, "trainctl_worker: rank {}: its report could not be written: {}\n", failure.rank, error.what());
+    fmt::print(stderr, "{}\n", line_of(failure));
   }
 }
 

@@ -14,7 +14,8 @@ std::string host_name();
 // `recorder` may be null: the failure came before there was a world.
 RankFailure failure_of(const std::exception& error, int64_t rank, const Recorder* recorder);
 
-// Writes the report; a full disk must not hide the first error, so problems here are only logged to stderr.
+// Writes the report; when that fails (a full disk must not hide the first error) it is printed on stderr as one line,
+// which the launcher reads instead.
 void report_failure(const RankFailure& failure, const RunPaths& paths);
 
 }  // namespace trainctl

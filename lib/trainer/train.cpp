@@ -13,6 +13,7 @@
 #include "base/build_info.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
+#include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
 #include "trainer/engine.h"
 #include "trainer/metrics.h"
@@ -22,29 +23,6 @@
 
 namespace trainctl {
 namespace {
-
-// What binds a checkpoint to the run that may continue from it.
-std::string provenance_text(const Job& job) {
-  return nlohmann::json{{"build", build_id()}, {"overrides", job.overrides}, {"recipe", recipe_to_json(job.recipe)}}
-      .dump();
-}
-
-std::string topology_text(const Job& job) {
-  const ParallelismConfig& p = job.recipe.parallelism;
-  return nlohmann::json{{"world_size", job.world_size},
-                        {"tensor_parallel", p.tensor_parallel},
-                        {"sequence_parallel", p.sequence_parallel},
-                        {"pipeline_parallel", p.pipeline_parallel},
-                        {"context_parallel", p.context_parallel},
-                        {"expert_parallel", p.expert_parallel},
-                        {"data_parallel", p.data_parallel.value.value()},
-                        {"zero_stage", p.zero_stage},
-                        {"pipeline_layers", p.pipeline_layers},
-                        {"order", p.order},
-                        {"device", job.recipe.runtime.device},
-                        {"precision", job.recipe.runtime.precision}}
-      .dump();
-}
 
 class RankRun {
  public:
@@ -94,8 +72,8 @@ class RankRun {
 
   void set_up() {
     kernels::set_kernel_threads(static_cast<int>(job_.threads_per_rank));
-    log_->info("rank {} of {} on {}, pid {}, {} threads, kernels {}, build {}", rank_, job_.world_size, host_name(),
-               getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
+    log_->info("{}{} of {} on {}, pid {}, {} threads, kernels {}, build {}", kRankStartLine, rank_, job_.world_size,
+               host_name(), getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
     sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
     source_.emplace(*sampler_);
     if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
@@ -107,10 +85,13 @@ class RankRun {
                                  .memory_limit_bytes = job_.memory_limit_bytes_per_rank,
                                  .on_place = {}});
     watchdog_ = start_watchdog();
+    log_->info("{}", kRankReadyLine);
+    warn_about_shared_cores();  // the first operation of all ranks: when it is done every watchdog runs
+    tell(kReadyEvent, "all ranks watch over their operations");
     checkpointer_.emplace(
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
+    engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
-    warn_about_shared_cores();
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
       keep_steps(paths_.samples(), done_steps_);
@@ -119,8 +100,8 @@ class RankRun {
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
-  void tell(const char* level, const std::string& text) {
-    log_->log(std::string_view(level) == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
+  void tell(std::string_view level, const std::string& text) {
+    log_->log(level == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
     if (!first()) return;
     if (!events_) events_.emplace(paths_.events());
     events_->line(nlohmann::ordered_json{{"step", done_steps_}, {"level", level}, {"text", text}}.dump());
@@ -156,8 +137,7 @@ class RankRun {
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
-    o.topology = topology_text(job_);
-    o.provenance = provenance_text(job_);
+    describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
     o.agreement.rank = rank_;
     o.agreement.world = world.size();
@@ -199,6 +179,11 @@ class RankRun {
                       found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
                       s.step * recipe_.runtime.global_batch_size.value()));
     refresh_compute_weights(engine_->model);
+    // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
+    for (const std::filesystem::path& left : checkpointer_->leave_later_steps())
+      tell("note", left.string() +
+                       " is beyond that step and marked unusable (superseded); to take it back: trainctl "
+                       "checkpoint mark usable");
     tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
     return s.step;
   }
@@ -233,6 +218,7 @@ class RankRun {
   void log_step(const StepReport& r) {
     log_->info("step {} loss {:.6f} norm {:.4f} lr {:.3e} {:.3f} s", r.step, r.loss, r.grad_norm, r.lr, r.step_s);
     if (r.skipped) log_->warn("step {} had no token to learn from and left the weights alone", r.step);
+    if (metrics_ || samples_) engine_->context->place("write metrics");
     if (metrics_)
       metrics_->step(r, model_flops_per_step(), job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
                      engine_->arena->counters().peak_total);

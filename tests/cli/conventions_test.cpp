@@ -68,10 +68,15 @@ TEST_CASE("a wrong command line gives 2, one line, and the nearest legal word", 
       {{"check", "x.json", "--jsn"}, "did you mean --json?"},
       {{"launch", "x.json", "--run_dir", "a"}, "did you mean --run-dir?"},
       {{"launch", "x.json", "--launcher", "mpi"}, "mpirun"},
+      {{"launch", "x.json", "--run-dir="}, "--run-dir"},
       {{"launch", "x.json", "--ranks", "0"}, "--ranks"},
       {{"launch", "x.json", "--ranks", "two"}, "--ranks"},
       {{"launch", "x.json", "--ranks", "99999999999999999999"}, "--ranks"},
       {{"launch"}, "recipe"},
+      {{"checkpoint", "prune", "x", "--keep", "0"}, "--keep: 0 is too small; the least is 1"},
+      {{"checkpoint", "prune", "x", "--keep", "99999999999999999999"}, "the most is 9223372036854775807"},
+      {{"checkpoint", "inspect", "x", "--step", "-1"}, "--step: -1 is too small; the least is 0"},
+      {{"data", "inspect", "x", "--top", "1.5"}, "\"1.5\" is no whole number; legal: 0 or more"},
       {{"check", "a.json", "b.json"}, "too many"},
       {{"schema", "recipes"}, "recipe"},
   };
@@ -82,6 +87,54 @@ TEST_CASE("a wrong command line gives 2, one line, and the nearest legal word", 
     CHECK(r.out.empty());
     CHECK_THAT(r.err, StartsWith("trainctl: usage: ") && Contains(c.says) && Contains("--help"));
     CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
+  }
+}
+
+// The words of every option that takes a value, one command line each, with "" as the value.
+TEST_CASE("an empty value is refused by every option and argument that takes one", "[cli]") {
+  const std::vector<std::vector<std::string>> lines = {
+      {"launch", "", "--ranks", "1"},
+      {"launch", "r.json", "--run-dir", ""},
+      {"launch", "r.json", "--topology", ""},
+      {"launch", "r.json", "--resume", ""},
+      {"launch", "r.json", "--worker", ""},
+      {"launch", "r.json", "--launcher-arg", ""},
+      {"launch", "r.json", "--set", ""},
+      {"check", ""},
+      {"plan", ""},
+      {"plan", "r.json", "--topology", ""},
+      {"plan", "r.json", "--against", ""},
+      {"data", "prepare", "", "--output", "a"},
+      {"data", "prepare", "a.txt", "", "--output", "a"},
+      {"data", "prepare", "a.txt", "--output", ""},
+      {"data", "prepare", "a.txt", "-o", ""},
+      {"data", "inspect", ""},
+      {"topology", "discover", "--output", ""},
+      {"topology", "discover", "--host", ""},
+      {"topology", "show", ""},
+      {"topology", "check", ""},
+      {"checkpoint", "list", ""},
+      {"checkpoint", "inspect", ""},
+      {"checkpoint", "verify", ""},
+      {"checkpoint", "diff", "a", ""},
+      {"checkpoint", "mark", "usable", ""},
+      {"checkpoint", "prune", "", "--keep", "1"},
+      {"checkpoint", "export", "", "--to", "hf", "--output", "x"},
+      {"checkpoint", "export", "x", "--to", "hf", "--output", ""},
+  };
+  const TemporaryFolder folder;
+  for (const std::vector<std::string>& line : lines) {
+    std::vector<std::string> argv = {program("trainctl")};
+    std::string shown;
+    for (const std::string& word : line) {
+      argv.push_back(word);
+      shown += word.empty() ? " ''" : " " + word;
+    }
+    INFO(shown);
+    const SubprocessResult r = run(argv, {.environment = {}, .directory = folder.path()});
+    CHECK(r.exit_code == 2);
+    CHECK_THAT(r.err, StartsWith("trainctl: usage: ") && Contains("empty"));
+    CHECK(std::filesystem::is_empty(folder.path()));
   }
 }
 

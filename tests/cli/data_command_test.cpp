@@ -54,4 +54,19 @@ TEST_CASE("missing files and impossible requests end with 2", "[cli]") {
   CHECK(data(folder, {"inspect", "a", "--document", "-1"}).exit_code == 2);
 }
 
+TEST_CASE("prepare says which folder it made, and replaces token files only with --force", "[cli]") {
+  const TemporaryFolder folder;
+  folder.file("t.txt", "x\n");
+  const SubprocessResult made = data(folder, {"prepare", "t.txt", "--output", "out/a"});
+  CHECK(made.exit_code == 0);
+  CHECK_THAT(made.out,
+             Contains("1 document, 2 tokens") && Contains("made the folder out\n") && Contains("wrote out/a.bin"));
+  const SubprocessResult refused = data(folder, {"prepare", "t.txt", "--output", "out/a"});
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("out/a.bin (4 B) and out/a.idx") && Contains("--force"));
+  const SubprocessResult forced = data(folder, {"prepare", "t.txt", "--output", "out/a", "--force"});
+  CHECK(forced.exit_code == 0);
+  CHECK_THAT(forced.out, Contains("replaced out/a.bin") && !Contains("made the folder"));
+}
+
 }  // namespace trainctl::testing

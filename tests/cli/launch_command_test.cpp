@@ -154,12 +154,61 @@ TEST_CASE("--run-dir and --resume accept runs and refuse everything else", "[cli
   auto absent = threads;
   absent.insert(absent.end(), {"--resume", "nowhere/step-9"});
   CHECK(fixture.launch(absent).exit_code == 5);
+  std::filesystem::create_directories(fixture.run_dir() / "checkpoints/step-00000007");
+  absent.back() = (fixture.run_dir() / "checkpoints/step-00000009").string();
+  const SubprocessResult other_step = fixture.launch(absent);
+  CHECK(other_step.exit_code == 5);
+  CHECK_THAT(other_step.err, Contains("has step 7 (incomplete)"));
   auto longer = threads;
   longer.insert(longer.end(), {"--set", "runtime.steps=5"});
   const SubprocessResult continued = fixture.launch(longer);
   CHECK(continued.exit_code == 0);
   CHECK_THAT(continued.err, Contains("runtime.steps: 3 -> 5"));
   CHECK(count_of(read_text(fixture.run_dir() / "metrics.jsonl"), "\n") == 5);
+}
+
+TEST_CASE("what the launcher refuses before any rank starts is the request's fault, and names the argument", "[cli]") {
+  const LaunchFixture fixture(3);
+  const auto launch = [&](std::vector<std::string> arguments) {
+    std::vector<std::string> words = {"--ranks", "1", "--set", "parallelism.tensor_parallel=1"};
+    for (std::string& argument : arguments) words.push_back("--launcher-arg=" + std::move(argument));
+    std::filesystem::remove_all(fixture.run_dir());
+    return fixture.launch(words);
+  };
+  for (const auto& [arguments, named] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"bogus"}, "--launcher-arg bogus: mpirun ended before any rank started"},
+           {{"--bogus"}, "--launcher-arg --bogus: mpirun ended before any rank started"},
+           {{"--map-by", "nowhere"}, "--launcher-arg nowhere: "},
+           {{"--version"}, "--launcher-arg --version: "}}) {
+    INFO(named);
+    const SubprocessResult r = launch(arguments);
+    INFO(r.err);
+    CHECK(r.exit_code == 2);
+    CHECK_THAT(r.err, Catch::StartsWith("trainctl: usage: " + named));
+    CHECK_THAT(r.err, Contains("what to do: correct or leave out"));
+  }
+  const SubprocessResult threads = fixture.launch({"--ranks", "2", "--launcher", "threads", "--launcher-arg", "bogus"});
+  CHECK(threads.exit_code == 2);
+  CHECK_THAT(threads.err, Contains("--launcher-arg bogus") && Contains("--launcher threads"));
+}
+
+TEST_CASE("a launch that is refused leaves nothing in a folder of somebody else's, and makes no run of its own",
+          "[cli]") {
+  const LaunchFixture fixture(3);
+  const auto foreign = fixture.run_dir();
+  std::filesystem::create_directories(foreign);
+  fixture.folder.file("run/thesis.tex", "x");
+  const SubprocessResult r = fixture.launch({"--ranks", "2", "--launcher", "threads"});
+  CHECK(r.exit_code == 2);
+  CHECK_THAT(r.err, Contains("no run directory"));
+  CHECK(std::distance(std::filesystem::directory_iterator(foreign), {}) == 1);
+  SubprocessOptions here = fixture.options("");
+  here.directory = fixture.folder.path();
+  const SubprocessResult absent = run({program("trainctl"), "launch", fixture.recipe, "--topology", fixture.topology,
+                                       "--ranks", "2", "--launcher", "threads", "--resume", "nothing/step-00000003"},
+                                      here);
+  CHECK(absent.exit_code == 5);
+  CHECK_FALSE(std::filesystem::exists(fixture.folder.path() / "runs"));
 }
 
 }  // namespace trainctl::testing

@@ -12,8 +12,12 @@ TEST_CASE("what discover writes passes check, and show reads it", "[cli]") {
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "here.json").string();
   REQUIRE(run({program("trainctl"), "topology", "discover", "--no-measure", "--output", file}).exit_code == 0);
+  const SubprocessResult again = run({program("trainctl"), "topology", "discover", "--no-measure", "--output", file});
+  CHECK(again.exit_code == 2);
+  CHECK_THAT(again.err, Contains("would be overwritten") && Contains("--force"));
   const SubprocessResult checked = run({program("trainctl"), "topology", "check", file});
   CHECK(checked.exit_code == 0);
+  CHECK_THAT(checked.out, Contains("no faults, 1 host\n"));
   CHECK_THAT(checked.out, Contains("no faults"));
   CHECK_THAT(run({program("trainctl"), "topology", "show", file}).out, Contains("cores") && Contains("slots"));
   const SubprocessResult json = run({program("trainctl"), "topology", "show", file, "--json"});

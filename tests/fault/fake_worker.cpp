@@ -4,6 +4,7 @@
 // FAKE_WORKER is a list of "what:rank:detail" separated by spaces; every rank does its own entries at step 3:
 //   exit:R:CODE  kill:R:SIGNAL  error:R:KIND (report, then exit)  hang:R:SECONDS (report a hang after so long)
 //   stuck:R (sleeps for good)   silent:R (no steps, exit 0)       say:R (one line on stderr)
+//   unready:R (waits for good before it is ready; no rank then makes a step)   mute:R:KIND (reports on stderr alone)
 //   deaf:R (ignores SIGTERM)    late:R:SECONDS (stops that much after a stop request)
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -52,6 +53,15 @@ std::vector<Deed> deeds_of(int64_t rank) {
   return deeds;
 }
 
+bool somebody(const char* does) {
+  const char* text = std::getenv("FAKE_WORKER");
+  return text != nullptr && std::strstr(text, does) != nullptr;
+}
+
+[[noreturn]] void wait_for_good() {
+  for (;;) ::pause();
+}
+
 RankFailure report_of(const Job& job, int64_t rank, const std::string& kind, const std::string& operation,
                       const std::string& message) {
   return {.rank = rank,
@@ -71,8 +81,11 @@ void commit(const Job& job, int64_t rank, const Deed& deed) {
   if (deed.what == "exit") std::_Exit(std::atoi(deed.detail.c_str()));
   if (deed.what == "kill") ::kill(::getpid(), std::atoi(deed.detail.c_str()));
   if (deed.what == "say") fmt::print(stderr, "the last words of rank {}\n", rank);
-  if (deed.what == "stuck")
-    for (;;) ::pause();
+  if (deed.what == "stuck") wait_for_good();
+  if (deed.what == "mute") {
+    fmt::print(stderr, "{}\n", line_of(report_of(job, rank, deed.detail, "write metrics", "no space, says the fake")));
+    std::_Exit(exit_code(error_kind_from_name(deed.detail)));
+  }
   if (deed.what == "error") {
     save_rank_failure(report_of(job, rank, deed.detail, "forward layers.1 attention", "made up by the fake worker"),
                       paths.rank_error(rank));
@@ -104,6 +117,13 @@ int work(const Job& job, int64_t rank) {
   }
   LineWriter log(paths.rank_log(rank));
   log.line(fmt::format("pid {}", ::getpid()));
+  log.line(fmt::format("{}{}", kRankStartLine, rank));
+  for (const Deed& deed : deeds)
+    if (deed.what == "unready") wait_for_good();
+  log.line(kRankReadyLine);
+  if (somebody("unready")) wait_for_good();  // in the first operation of all ranks
+  if (rank == 0)
+    LineWriter(paths.events()).line(fmt::format(R"({{"step":0,"level":"{}","text":"ready"}})", kReadyEvent));
   std::optional<LineWriter> metrics;
   int64_t first = 1;
   if (rank == 0) {

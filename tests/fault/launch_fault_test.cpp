@@ -119,6 +119,58 @@ TEST_CASE("hang reports are merged: the operation, its group, who entered and wh
   CHECK(all_gone(fixture.worker_pids(), 0.5));
 }
 
+TEST_CASE("a rank that never gets ready ends the job within startup_limit_s, and is named", "[fault][launch]") {
+  const LaunchFixture fixture(1000);
+  const SubprocessResult r = fixture.launch({"--ranks", "4", "--set", "runtime.startup_limit_s=4"}, "unready:2");
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK(r.seconds < 4 + 8);
+  CHECK_THAT(r.err, Contains("trainctl: hang: before the first step: rank 2 not ready") &&
+                        Contains("of 4 ranks 0 gave no sign, 1 had started, 3 were ready"));
+  CHECK_THAT(last_line(r.err), Contains("runtime.startup_limit_s"));
+  CHECK(all_gone(fixture.worker_pids(), 0.5));
+}
+
+TEST_CASE("one signal before the ranks are ready ends the job: there is nothing to save", "[fault][launch]") {
+  const LaunchFixture fixture(1000);
+  Subprocess process(fixture.command({"--ranks", "2", "--launcher", "threads"}), fixture.options("unready:0"));
+  for (int i = 0; i < 200 && fixture.worker_pids().empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE_FALSE(fixture.worker_pids().empty());
+  process.signal(SIGINT);
+  const SubprocessResult r = process.wait();
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK_THAT(r.err, Contains("SIGINT before every rank was ready") && Contains("nothing is lost"));
+  CHECK_FALSE(std::filesystem::exists(fixture.run_dir() / "stop.request"));
+  CHECK(all_gone(fixture.worker_pids(), 0.5));
+}
+
+TEST_CASE("a process that is stopped while nobody waits for it ends the job after watchdog_s", "[fault][launch]") {
+  const LaunchFixture fixture(2000);
+  Subprocess process(fixture.command({"--ranks", "2", "--launcher", "threads", "--set", "runtime.watchdog_s=1"}),
+                     fixture.options(""));
+  REQUIRE(process.wait_for_output("step 2/", 20));
+  REQUIRE(fixture.worker_pids().size() == 1);
+  ::kill(fixture.worker_pids().front(), SIGSTOP);
+  const SubprocessResult r = process.wait();
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK_THAT(r.err, Contains("trainctl: hang: ") && Contains("has been stopped"));
+  CHECK(all_gone(fixture.worker_pids(), 0.5));
+}
+
+TEST_CASE("a rank that can write no report is heard through what it prints", "[fault][launch]") {
+  for (const char* launcher : {"mpirun", "threads"}) {
+    INFO(launcher);
+    const LaunchFixture fixture(1000);
+    const SubprocessResult r = fixture.launch({"--ranks", "2", "--launcher", launcher}, "mute:0:environment");
+    INFO(r.err);
+    CHECK(r.exit_code == 3);
+    CHECK_THAT(r.err, Contains("trainctl: environment: rank 0 on localhost, step 3, in write metrics: no space"));
+  }
+}
+
 TEST_CASE("an error explains the hangs of other ranks, whoever reported first", "[fault][launch]") {
   const LaunchFixture fixture(1000);
   const SubprocessResult r =

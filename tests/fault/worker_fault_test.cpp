@@ -1,12 +1,15 @@
 // tests/fault/worker_fault_test.cpp -- the real worker killed, stopped, asked to stop, and left alone by its launcher.
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "support/catch.h"
 #include "support/launch_fixture.h"
+#include "support/small_file_system.h"
 
 namespace trainctl::testing {
 namespace {
@@ -104,6 +107,55 @@ TEST_CASE("a stopped rank ends the job within watchdog_s, named as the one that 
   CHECK(all_gone(running.ranks, 1));
 }
 
+TEST_CASE("a rank stopped before it has started ends the job within startup_limit_s, and is named", "[fault][worker]") {
+  LaunchFixture fixture(2000);
+  fixture.use_real_worker();
+  const std::filesystem::path wrapper = fixture.folder.path() / "stops_rank_1";
+  std::ofstream(wrapper) << "#!/bin/sh\n[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && kill -STOP $$\nexec "
+                         << program("trainctl_worker") << " \"$@\"\n";
+  std::filesystem::permissions(wrapper, std::filesystem::perms::owner_all);
+  fixture.worker = wrapper.string();
+  const SubprocessResult r = fixture.launch(four_ranks({"--set", "runtime.startup_limit_s=5"}), "", 90);
+  INFO(r.err);
+  CHECK(r.exit_code == 4);
+  CHECK(r.seconds < 5 + 15);
+  CHECK_THAT(r.err, Contains("trainctl: hang: before the first step: rank 1 not ready") &&
+                        Contains("the process is stopped (SIGSTOP or a debugger)"));
+}
+
+TEST_CASE("a disk that fills during a run ends it with the cause on the first line, and the run continues after",
+          "[fault][worker]") {
+  LaunchFixture fixture(100000);
+  fixture.use_real_worker();
+  std::filesystem::create_directories(fixture.run_dir());
+  const SmallFileSystem disk(fixture.run_dir(), 80 << 20);
+  if (!disk.mounted()) {
+    WARN("skipped: a small file system could not be mounted here: " << disk.why_not());
+    return;
+  }
+  for (const char* launcher : {"mpirun", "threads"}) {
+    INFO(launcher);
+    const std::vector<std::string> more = four_ranks({"--launcher", launcher, "--set", "checkpoint.at_end=false"});
+    Subprocess process(fixture.command(more), fixture.options("", 90));
+    const bool running = process.wait_for_output("step 1/", 40);
+    disk.fill();
+    const SubprocessResult r = process.wait();
+    INFO(r.err);
+    INFO(r.out << " exit " << r.exit_code);
+    REQUIRE(running);
+    CHECK(r.exit_code == 3);
+    CHECK_THAT(r.err, Contains("trainctl: environment: rank 0 on ") && Contains("in write metrics") &&
+                          Contains("metrics.jsonl") && Contains("No space left on device"));
+    disk.free();
+  }
+  const auto before = static_cast<int64_t>(steps_of(fixture).size());
+  const SubprocessResult more = fixture.launch(
+      four_ranks({"--set", "checkpoint.at_end=false", "--set", "runtime.steps=" + std::to_string(before + 3)}), "", 90);
+  INFO(more.err << more.out);
+  CHECK(more.exit_code == 0);
+  CHECK(steps_of(fixture) == one_to(before + 3));
+}
+
 TEST_CASE("a signal stops real ranks after a save with 75, and the run continues to the end", "[fault][worker]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     LaunchFixture fixture(2000);
@@ -123,6 +175,32 @@ TEST_CASE("a signal stops real ranks after a save with 75, and the run continues
     CHECK(more.exit_code == 0);
     CHECK(steps_of(fixture) == one_to(before + 3));
   }
+}
+
+TEST_CASE("a run told to go on from an older step stays on that branch, also after a crash before its first save",
+          "[fault][worker]") {
+  LaunchFixture fixture(6);
+  fixture.use_real_worker();
+  const std::vector<std::string> two = {"--ranks", "2", "--set", "parallelism.data_parallel=1"};
+  const auto with = [&two](std::vector<std::string> more) {
+    more.insert(more.begin(), two.begin(), two.end());
+    return more;
+  };
+  REQUIRE(fixture.launch(with({"--set", "checkpoint.every_steps=2"}), "", 90).exit_code == 0);
+  const std::string older = (fixture.run_dir() / "checkpoints" / "step-00000002").string();
+  {
+    Subprocess process(
+        fixture.command(with({"--resume", older, "--set", "checkpoint.every_steps=0", "--set", "runtime.steps=90000"})),
+        fixture.options("", 90));
+    REQUIRE(process.wait_for_output("step 3/", 40));
+    for (const auto& [rank, pid] : fixture.running_ranks()) ::kill(pid, SIGKILL);
+    CHECK(process.wait().exit_code == 4);
+  }
+  const SubprocessResult r = fixture.launch(with({"--set", "runtime.steps=8"}), "", 90);
+  INFO(r.err << r.out);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains("continues after step 2"));
+  CHECK(steps_of(fixture) == one_to(8));
 }
 
 TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fault][worker]") {
@@ -159,6 +237,58 @@ TEST_CASE("a worker outside the planned world refuses, and writes nothing", "[fa
     CHECK_THAT(r.err, Contains("rank 0 of 1") && Contains("2 ranks"));
     CHECK_FALSE(std::filesystem::exists(fixture.run_dir() / "metrics.jsonl"));
     CHECK_FALSE(std::filesystem::exists(fixture.run_dir() / "checkpoints"));
+  }
+}
+
+TEST_CASE("a loss that is not finite is told once, with the way on that fits what was saved", "[fault][worker]") {
+  LaunchFixture fixture(6);
+  fixture.use_real_worker();
+  const std::vector<std::string> threads = {"--ranks", "2",     "--launcher",
+                                            "threads", "--set", "optimizer.schedule.kind=constant"};
+  const auto launch = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), threads.begin(), threads.end());
+    return fixture.launch(more, "", 90);
+  };
+  const SubprocessResult first = launch({"--set", "optimizer.lr=1e30"});
+  INFO(first.err);
+  CHECK(first.exit_code == 4);
+  CHECK_THAT(first.err, Contains("trainctl: numeric: rank ") && Contains("not finite") && !Contains("-nan"));
+  const std::string line = first.err.substr(
+      first.err.find("trainctl: numeric: "),
+      first.err.find('\n', first.err.find("trainctl: numeric: ")) - first.err.find("trainctl: numeric: "));
+  CHECK(count_of(line, "step 2") == 1);
+  CHECK(count_of(line, " in step") == 0);
+  CHECK_THAT(first.err, Contains("what to do: lower optimizer.lr") && Contains("no usable checkpoint") &&
+                            !Contains("to continue from"));
+  std::filesystem::remove_all(fixture.run_dir());
+  REQUIRE(launch({"--set", "runtime.steps=2", "--set", "checkpoint.every_steps=1"}).exit_code == 0);
+  const SubprocessResult later = launch({"--set", "optimizer.lr=1e30"});
+  INFO(later.err);
+  CHECK(later.exit_code == 4);
+  CHECK_THAT(later.err, Contains("to continue from ") && Contains("step-00000002"));
+}
+
+TEST_CASE("a checkpoint of another model is refused with the keys to restore", "[fault][worker]") {
+  LaunchFixture fixture(2);
+  fixture.use_real_worker();
+  const auto launch = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--ranks", "2", "--launcher", "threads"});
+    return fixture.launch(more, "", 90);
+  };
+  REQUIRE(launch({}).exit_code == 0);
+  const auto was = nlohmann::json::parse(read_text(fixture.run_dir() / "recipe.json"))["model"];
+  for (const auto& [key, other] :
+       std::vector<std::pair<std::string, int64_t>>{{"d_model", 2 * was["d_model"].get<int64_t>()},
+                                                    {"layers", was["layers"].get<int64_t>() + 1},
+                                                    {"d_ff", 2 * was["d_ff"].get<int64_t>()}}) {
+    INFO(key);
+    const SubprocessResult r =
+        launch({"--set", "runtime.steps=4", "--set", "model." + key + "=" + std::to_string(other)});
+    INFO(r.err);
+    CHECK(r.exit_code == 5);
+    CHECK_THAT(r.err, Contains("model." + key + " is " + std::to_string(other) + " here and " + was[key].dump()));
+    CHECK_THAT(r.err, Contains("what to do: restore model." + key + " to " + was[key].dump()));
+    CHECK(count_of(r.err, "what to do") == 1);
   }
 }
 

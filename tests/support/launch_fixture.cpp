@@ -71,10 +71,10 @@ void LaunchFixture::use_real_worker() {
     text += "document " + std::to_string(i * 7919 % 401) + " tells of " +
             std::string(static_cast<size_t>(i % 60), 'x') + " and of nothing else\n\n";
   const SubprocessResult made = run({program("trainctl"), "data", "prepare", folder.file("data/text.txt", text),
-                                     "--output", (folder.path() / "data/text").string()});
+                                     "--force", "--output", (folder.path() / "data/text").string()});
   if (made.exit_code != 0) throw std::runtime_error("data prepare failed: " + made.err);
   const SubprocessResult found =
-      run({program("trainctl"), "topology", "discover", "--no-measure", "--output", topology});
+      run({program("trainctl"), "topology", "discover", "--no-measure", "--force", "--output", topology});
   if (found.exit_code != 0) throw std::runtime_error("topology discover failed: " + found.err);
   oversubscribe = true;
 }

@@ -106,7 +106,7 @@ TEST_CASE("a wrong value is reported at its place with the rule and the way out,
       {R"({"count": null})", "found null; leave the key out to use its default"},
       {R"({"count": 0})", "count: 0 must be in [1, 9]; the nearest legal value is 1"},
       {R"({"count": 10})", "the nearest legal value is 9"},
-      {R"({"count": 18446744073709551615})", "the largest possible value"},
+      {R"({"count": 18446744073709551615})", "the nearest legal value is 9"},
       {R"({"count": [1]})", "found an array [1]"},
       {R"({"lr": 0})", "lr: 0 must be > 0"},
       {R"({"lr": "1e-3"})", "lr: must be a number > 0, found the string \"1e-3\"; write 1e-3 without quotes"},
@@ -186,4 +186,24 @@ TEST_CASE("a fault on an absent key points at the section that encloses it", "[b
   CHECK(r.source.fault("inner.steps", "x").position.line == 2);
   CHECK(r.source.fault("inner.steps", "x").position.column == 10);
   CHECK(r.source.fault("parts[3].path", "x").position.line == 1);
+}
+
+TEST_CASE("whole numbers beyond 64 bits are told with the key's own bound, or as no 64-bit integer", "[base][config]") {
+  const auto says = [](const std::string& text) { return read(text).text(); };
+  CHECK_THAT(says(R"({"count": 99999999999999999999})"), Catch::Contains("the nearest legal value is 9"));
+  CHECK_THAT(says(R"({"count": -99999999999999999999})"), Catch::Contains("the nearest legal value is 1"));
+  CHECK_THAT(says(R"({"count": 18446744073709551615})"), Catch::Contains("the nearest legal value is 9"));
+  CHECK_THAT(says(R"({"ints": [1e30]})"), Catch::Contains("it is no 64-bit integer"));
+}
+
+TEST_CASE("JSON of an override that cannot be taken is told as such, not as a string", "[base][config]") {
+  const auto says = [](const std::string& expression) { return read("{}", {expression}).text(); };
+  CHECK_THAT(says("lr=1e400"), Catch::Contains("1e400 is out of range") && !Catch::Contains("string"));
+  CHECK_THAT(says("count=1e400"), Catch::Contains("1e400 is out of range") && !Catch::Contains("string"));
+  CHECK_THAT(says("degree=1e400"), Catch::Contains("1e400 is out of range"));
+  CHECK_THAT(says("lr=NaN"), Catch::Contains("a finite number is needed"));
+  CHECK_THAT(says("ints=[1, 2"), Catch::Contains("is no JSON; character") && Catch::Contains("never closed"));
+  CHECK_THAT(says("parts=[{\"path\": \"x\", \"weight\": 1e400}]"), Catch::Contains("out of range"));
+  CHECK_THAT(says("lr=fast"), Catch::Contains("found the string \"fast\""));
+  CHECK(says("title=nan").empty());  // a key that takes strings may mean the word
 }

@@ -63,7 +63,7 @@ TEST_CASE("a malformed override is a usage error that quotes it", "[base][overri
   CHECK_THAT(refusal("list[0=1"), Catch::Contains("brackets"));
   CHECK_THAT(refusal("list[0]x=1"), Catch::Contains("brackets"));
   CHECK_THAT(refusal("list[99999999999999999999]=1"), Catch::Contains("no index"));
-  CHECK_THAT(refusal("list[3]=1"), Catch::Contains("has 1 elements; the next free index is [1]"));
+  CHECK_THAT(refusal("list[3]=1"), Catch::Contains("has 1 element; the next free index is [1]"));
   CHECK_THAT(refusal("a[0]=1"), Catch::Contains("a is no array"));
   CHECK_THAT(refusal("a.b.c=1"), Catch::Contains("a.b is no section"));
 }

@@ -99,7 +99,7 @@ TEST_CASE("what is not JSON is refused with its position and the way out", "[bas
       {"[-]", "without a digit"},
       {"[0x10]", "hexadecimal"},
       {"[1_000]", "without separators or units"},
-      {"[\xFFzzz]", "\"\\\\xFFzzz\" is no JSON value"},
+      {"[\xFFzzz]", "byte 0xFF where a JSON value is needed"},
       {"[512MiB]", "without separators or units"},
   };
   for (const Case& c : cases) {

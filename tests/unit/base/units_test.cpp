@@ -45,3 +45,11 @@ TEST_CASE("sizes, counts and times read as people write them", "[base][units]") 
   CHECK(human_seconds(7500) == "2 h 05 m");
   CHECK(human_seconds(-1) == "-1.0 s");
 }
+
+TEST_CASE("a count and its noun agree", "[base][units]") {
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(2, "rank") == "2 ranks");
+  CHECK(counted(1, "entry", "entries") == "1 entry");
+  CHECK(counted(3, "entry", "entries") == "3 entries");
+}

@@ -125,6 +125,7 @@ TEST_CASE("files of two attempts of the same step do not mix", "[checkpoint]") {
   for (const fs::path& file : files_below(left)) {
     const fs::path other = right / file.lexically_relative(left);
     const std::string good = file_bytes(file);
+    if (file_bytes(other) == good) continue;  // of meta/: the same words
     put_bytes(file, file_bytes(other));
     CAPTURE(file.string());
     CHECK(is_refused(left));

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/units.h"
+#include "checkpoint/completeness.h"
 
 namespace trainctl::testing {
 namespace fs = std::filesystem;
@@ -192,6 +193,11 @@ CheckpointerOptions options_for(const fs::path& folder, Agreement agreement) {
   options.run_id = "a-run";
   options.topology = R"({"world":1,"tensor_parallel":1})";
   options.provenance = R"({"build":"abc"})";
+  for (const VersionPart& part : kVersionParts)
+    options.meta.push_back({std::string(part.file), fmt::format("{{\"part\":\"{}\"}}\n", part.name)});
+  for (const char* name :
+       {"optimizer", "scheduler", "loss_scaler", "rng", "sampler", "packing", "low_precision_scaling"})
+    options.derived.push_back({name, "derived", "a test's word"});
   options.free_space_margin_bytes = 1 << 20;
   options.ballast_bytes = 4096;
   options.agreement = std::move(agreement);

@@ -77,6 +77,7 @@ class RankState {
 // A model of odd sizes: sharded by rows, by columns, replicated, empty, scalar, tied.
 std::vector<GlobalTensor> small_model();
 
+// With every file of meta/ and every declaration that a training checkpoint needs.
 CheckpointerOptions options_for(const std::filesystem::path& folder, Agreement agreement = {});
 ScalarState scalars_at(int64_t step);
 

@@ -84,7 +84,7 @@ TEST_CASE("a manifest with a valid digest and hostile content is refused by rule
   });
   refused("block", [&](json& m) { m["files"][0]["block"] = 1; });
   refused("blocks", [&](json& m) { m["files"][0]["bytes"] = huge; });
-  refused("blocks", [&](json& m) { m["files"][0]["block_xxh128"] = json::array(); });
+  refused("1 block", [&](json& m) { m["files"][0]["block_xxh128"] = json::array(); });
   refused("expected", [&](json& m) {
     for (json& file : m["files"])
       if (file["path"] == "data/optim-r00000.safetensors") file["bytes"] = file["bytes"].get<int64_t>() + 1;
@@ -97,6 +97,17 @@ TEST_CASE("a manifest with a valid digest and hostile content is refused by rule
   refused("known: training", [&](json& m) { m["kind"] = "cooked"; });
   refused("is missing", [&](json& m) { m.erase("tensors"); });
   refused("is not known", [&](json& m) { m["tensors"][stored]["dtype"] = "f8"; });
+  refused("\"rng\" is absent", [&](json& m) { m["completeness"]["rng"]["state"] = "absent"; });
+  refused("\"rng\" is not in the table", [&](json& m) { m["completeness"].erase("rng"); });
+  refused("\"versions.code\" is absent",
+          [&](json& m) { m["completeness"]["versions"]["parts"]["code"]["state"] = "absent"; });
+  refused("known: present, absent, derived", [&](json& m) { m["completeness"]["rng"]["state"] = "perhaps"; });
+  refused("which is not listed", [&](json& m) { m["meta"].erase(0); });
+  refused("listed twice", [&](json& m) { m["meta"].push_back(m["meta"][0]); });
+  refused("no plain relative path", [&](json& m) { m["meta"][0]["path"] = "meta/../../x"; });
+  refused("outside meta/", [&](json& m) { m["meta"][0]["path"] = "data/x"; });
+  refused("expected", [&](json& m) { m["meta"][0]["bytes"] = huge; });
+  refused("digest", [&](json& m) { m["meta"][0]["xxh128"] = std::string(32, '0'); });
   refused("points at a tensor", [&](json& m) {
     m["tensors"][stored]["chunks"] = json::array();
     m["tensors"][stored]["alias_of"] = "nobody";

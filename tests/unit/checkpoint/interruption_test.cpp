@@ -233,17 +233,6 @@ TEST_CASE("boxes that overlap or leave holes over the ranks are never committed"
   }
 }
 
-TEST_CASE("a training checkpoint without topology or versions is refused at save", "[checkpoint]") {
-  ScratchFolder folder;
-  RankState state(small_model(), 0, 1);
-  state.fill(1);
-  CheckpointerOptions options = options_for(folder.path());
-  options.provenance.clear();
-  Checkpointer c = build_checkpointer({}, std::move(options), state.arena(), state.catalog);
-  c.save(state.catalog, scalars_at(1), SaveReason::interval);
-  CHECK(c.wait().front().reason.find("\"versions\" is absent") != std::string::npos);
-}
-
 TEST_CASE("a checkpointer that goes while a save is in flight cancels it soon", "[checkpoint]") {
   ScratchFolder folder;
   RankState state(small_model(), 0, 1);

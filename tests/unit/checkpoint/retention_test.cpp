@@ -47,6 +47,64 @@ TEST_CASE("broken, marked and uncommitted checkpoints neither count nor go by th
   CHECK(steps_in(folder.path()) == std::vector<int64_t>{5, 4});
 }
 
+TEST_CASE("every n-th training state, pinned ones and the newest verified one stay beside the newest k",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 12; ++step) save_once(folder.path(), 1, step, 1, 99);
+  const auto at = [&](int64_t step) { return folder.path() / folder_name_of(step); };
+  pin_checkpoint(at(2), "mine");
+  REQUIRE(prove_checkpoint(at(3)).whole());
+  REQUIRE(prove_checkpoint(at(7)).whole());
+  const auto gone = prune_checkpoints(folder.path(), {2, 5}, true);
+  CHECK(steps_in(folder.path()).size() == 12);
+  CHECK(apply_retention(folder.path(), {2, 5}) == gone);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{12, 11, 10, 7, 5, 2});
+  REQUIRE(prove_checkpoint(at(12)).whole());  // a newer verified one: 7 has done its service
+  apply_retention(folder.path(), {2, 5});
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{12, 11, 10, 5, 2});
+  unpin_checkpoint(at(2));
+  apply_retention(folder.path(), {1, 0});
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{12});
+}
+
+TEST_CASE("a checkpoint whose manifest is damaged inside does not count as one of the k", "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 3; ++step) save_once(folder.path(), 1, step, 1, 9);
+  const fs::path manifest = folder.path() / "step-00000003/manifest.json";
+  put_byte(manifest, file_bytes(manifest).size() / 2, '~');  // the same size: a glance sees nothing
+  CHECK(apply_retention(folder.path(), 1).size() == 1);
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{3, 2});
+}
+
+TEST_CASE("the recipe's keep_every_steps and pins hold over a run's saves, also when a pinned step is saved again",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  RankState state(small_model(), 0, 1);
+  CheckpointConfig config;
+  config.keep = 1;
+  config.keep_every_steps = 4;
+  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+  const auto save = [&](int64_t step, uint32_t salt) {
+    state.fill(salt);
+    c.save(state.catalog, scalars_at(step), SaveReason::interval);
+    const SaveOutcome o = c.wait().front();
+    CAPTURE(o.reason);
+    REQUIRE(o.ok);
+  };
+  for (int64_t step = 1; step <= 6; ++step) {
+    save(step, 1);
+    if (step == 5) pin_checkpoint(folder.path() / "step-00000005", "mine");
+  }
+  CHECK(steps_in(folder.path()) == std::vector<int64_t>{6, 5, 4});
+  c.restore(state.catalog, (folder.path() / "step-00000004").string());
+  save(5, 2);  // the pinned state of step 5 stays beside the new one
+  save(6, 2);
+  std::vector<std::string> names;
+  for (const CheckpointInfo& info : scan_checkpoints(folder.path()))
+    names.push_back(info.folder.filename().string().substr(0, 25) + (info.pinned ? " pinned" : ""));
+  CHECK(names == std::vector<std::string>{"step-00000006", ".superseded-step-00000005 pinned", "step-00000004"});
+}
+
 TEST_CASE("an intermediate state does not push a training state out", "[checkpoint]") {
   ScratchFolder folder;
   save_once(folder.path(), 1, 1, 1, 1);
@@ -65,7 +123,7 @@ TEST_CASE("an intermediate state does not push a training state out", "[checkpoi
   CHECK(c.restore(state.catalog).step == 1);
 }
 
-TEST_CASE("after a rollback to a named step the steps beyond it are superseded by the next commit, not before",
+TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",
           "[checkpoint]") {
   ScratchFolder folder;
   for (int64_t step = 1; step <= 4; ++step) save_once(folder.path(), 1, step, 1, 9);
@@ -76,6 +134,14 @@ TEST_CASE("after a rollback to a named step the steps beyond it are superseded b
   Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
   CHECK(c.restore(state.catalog, (folder.path() / "step-00000002").string()).step == 2);
   CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
+  CHECK(c.leave_later_steps() ==
+        std::vector<fs::path>{folder.path() / "step-00000004", folder.path() / "step-00000003"});
+  CHECK(c.leave_later_steps().empty());
+  {  // a crash here: whoever starts again stays on the branch that was chosen
+    Checkpointer next = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+    CHECK(next.restore(state.catalog).step == 2);
+    CHECK(next.leave_later_steps().empty());
+  }
   c.save(state.catalog, scalars_at(3), SaveReason::interval);  // replaces the old step 3
   REQUIRE(c.poll().front().ok);
   CHECK(c.restore(state.catalog).step == 3);
@@ -108,6 +174,16 @@ TEST_CASE("a checkpoint is found by run directory, folder, step and its own path
   CHECK_THROWS_AS(choose_checkpoint(run.path(), 3), Error);
   CHECK_THROWS_AS(choose_checkpoint(root / "step-00000001", 2), Error);
   CHECK_THROWS_AS(choose_checkpoint(run.path() / "nowhere", std::nullopt), Error);
+  // A step that is not there: those that are, and the one to take, also when checkpoints/ was left out of the path.
+  for (const fs::path& missing : {root / "step-00000099", root / "step-9", run.path() / "step-00000099"}) {
+    const std::string instead = what_is_there_instead(missing);
+    INFO(instead);
+    CHECK_THAT(instead, Catch::Contains("steps 2 (usable), 1 (usable); the newest usable one is " +
+                                        (root / "step-00000002").string()));
+    CHECK_THROWS_WITH(choose_checkpoint(missing, std::nullopt), Catch::Contains(instead));
+  }
+  CHECK_THAT(what_is_there_instead(run.path() / "a/step-00000001"), Catch::Contains("is no folder either"));
+  CHECK_THROWS_WITH(choose_checkpoint(run.path(), 3), Catch::Contains("it has steps 2 (usable), 1 (usable)"));
   mark_unusable(root / "step-00000002", "bad", "test", "");
   CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000001");
   CHECK(choose_checkpoint(run.path(), 2) == root / "step-00000002");

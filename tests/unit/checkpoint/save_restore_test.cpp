@@ -65,22 +65,43 @@ TEST_CASE("one to four to two ranks and back leaves every bit as it was", "[chec
 }
 
 TEST_CASE("the stored state is the one of the moment save() was called", "[checkpoint]") {
+  for (const char* copy : {"blocking", "lazy"}) {
+    INFO(copy);
+    ScratchFolder folder;
+    RankState state(small_model(), 0, 1);
+    state.fill(1);
+    CheckpointerOptions options = options_for(folder.path());
+    std::atomic<bool> mutated = false;
+    options.on_point = [&](SavePoint point) {  // the writer waits until the live tensors have changed
+      while (point == SavePoint::created && !mutated) std::this_thread::yield();
+    };
+    CheckpointConfig config;
+    config.copy = copy;
+    Checkpointer c = build_checkpointer(config, std::move(options), state.arena(), state.catalog);
+    c.save(state.catalog, scalars_at(1), SaveReason::interval);
+    if (config.copy == "lazy") c.wait_copied();  // a blocking copy needs none
+    state.fill(2);
+    mutated = true;
+    const std::vector<SaveOutcome> outcomes = c.wait();
+    REQUIRE(outcomes.size() == 1);
+    CHECK(outcomes[0].ok);
+    CHECK(outcomes[0].reason == "");
+    RankState other(small_model(), 0, 1);
+    CHECK(c.restore(other.catalog).found);
+    CHECK(other.difference(1) == "");
+  }
+}
+
+TEST_CASE("waiting for a copy that nobody makes returns at once", "[checkpoint]") {
   ScratchFolder folder;
   RankState state(small_model(), 0, 1);
   state.fill(1);
-  CheckpointerOptions options = options_for(folder.path());
-  std::atomic<bool> mutated = false;
-  options.on_point = [&](SavePoint point) {  // the writer waits until the live tensors have changed
-    while (point == SavePoint::created && !mutated) std::this_thread::yield();
-  };
-  Checkpointer c = build_checkpointer({}, std::move(options), state.arena(), state.catalog);
-  c.save(state.catalog, scalars_at(1), SaveReason::interval);
+  Checkpointer c = build_checkpointer({}, options_for(folder.path()), state.arena(), state.catalog);
+  c.wait_copied();
+  c.save(state.catalog, scalars_at(1), SaveReason::final);  // signal and final saves copy before they return
   state.fill(2);
-  mutated = true;
-  const std::vector<SaveOutcome> outcomes = c.wait();
-  REQUIRE(outcomes.size() == 1);
-  CHECK(outcomes[0].ok);
-  CHECK(outcomes[0].reason == "");
+  c.wait_copied();
+  REQUIRE(c.wait().front().ok);
   RankState other(small_model(), 0, 1);
   CHECK(c.restore(other.catalog).found);
   CHECK(other.difference(1) == "");

@@ -42,15 +42,15 @@ TEST_CASE("each field of the index that is wrong is named with its numbers", "[d
   CHECK_THAT(message_after([](C c) { c.index.code = 6; }), Contains("dtype code 6 (float64)"));
   CHECK_THAT(message_after([](C c) { c.index.code = 7; }), Contains("dtype code 7 (float32)"));
   CHECK_THAT(message_after([](C c) { c.index.code = 9; }), Contains("dtype code 9"));
-  CHECK_THAT(message_after([](C c) { c.index.claimed_sequences = 4; }), Contains("4 sequences") && Contains("x.idx"));
+  CHECK_THAT(message_after([](C c) { c.index.claimed_sequences = 4; }), Contains("sequences: 4,") && Contains("x.idx"));
   CHECK_THAT(message_after([](C c) { c.index.claimed_sequences = int64_t{1} << 62; }), Contains("4611686018427387904"));
-  CHECK_THAT(message_after([](C c) { c.index.claimed_borders = 3; }), Contains("3 document borders"));
+  CHECK_THAT(message_after([](C c) { c.index.claimed_borders = 3; }), Contains("document borders: 3;"));
   CHECK_THAT(message_after([](C c) { c.index.borders.clear(); }), Contains("0 document borders"));
   CHECK_THAT(message_after([](C c) { c.index.borders[0] = 1; }), Contains("document 0 starts at sequence 1"));
   CHECK_THAT(message_after([](C c) { c.index.borders[2] = 0; }),
              Contains("document 1 starts at sequence 1 and ends at 0"));
-  CHECK_THAT(message_after([](C c) { c.index.borders[3] = 2; }), Contains("ends at sequence 2, but there are 3"));
-  CHECK_THAT(message_after([](C c) { c.index.borders[3] = 5; }), Contains("ends at sequence 5, but there are 3"));
+  CHECK_THAT(message_after([](C c) { c.index.borders[3] = 2; }), Contains("ends at sequence 2, but the index has 3"));
+  CHECK_THAT(message_after([](C c) { c.index.borders[3] = 5; }), Contains("ends at sequence 5, but the index has 3"));
   CHECK_THAT(message_after([](C c) { c.index.sizes[1] = -1; }), Contains("sequence 1 has -1 tokens"));
   CHECK_THAT(message_after([](C c) { c.index.sizes[1] = 2147483647; }), Contains("x.bin") && Contains("2147483650"));
   CHECK_THAT(message_after([](C c) { c.index.sizes[2] = 5; }), Contains("sequence 2") && Contains("16 bytes"));
@@ -78,9 +78,9 @@ TEST_CASE("a dtype code of another width than the data is told from the offsets"
   for (const uint8_t wrong : {uint8_t{1}, uint8_t{2}, uint8_t{4}, uint8_t{5}}) {
     INFO("code " << int(wrong));
     CHECK_THAT(message_after([&](RawCorpus& c) { c.index.code = wrong; }),
-               Contains("x.idx") && Contains("fit tokens of 2 byte(s)"));
+               Contains("x.idx") && Contains("fit tokens of 2 bytes"));
   }
-  CHECK_THAT(message_after([](RawCorpus& c) { c.index.code = 8; }, 4, 4), Contains("fit tokens of 4 byte(s)"));
+  CHECK_THAT(message_after([](RawCorpus& c) { c.index.code = 8; }, 4, 4), Contains("fit tokens of 4 bytes"));
 }
 
 TEST_CASE("swapped, empty and foreign files are told apart", "[data]") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/inspect.h"
@@ -136,6 +137,13 @@ TEST_CASE("a bad JSONL line is refused with file and line, and leaves nothing be
   CHECK_THAT(message("{\"text\": \"a\"} trailing"), Contains("b.jsonl:2:"));
   CHECK_THAT(message("{\"text\": \"\xff\"}"), Contains("b.jsonl:2:"));
   CHECK_THAT(message(std::string(100000, '[')), Contains("b.jsonl:2:"));
+  // Every line of a message names the file, and a line of rubbish does not give a page of them.
+  for (const int bad : {2, 5, 200}) {
+    std::istringstream lines(message("{\"text\": \"" + std::string(static_cast<size_t>(bad), '\xff') + "\"}"));
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) CHECK_THAT(line, Contains("b.jsonl:2:"));
+    CHECK(count == std::min(bad, 6));
+  }
 }
 
 TEST_CASE("inputs that cannot be read are refused before anything is written", "[data]") {
@@ -195,4 +203,44 @@ TEST_CASE("several inputs follow each other, each in its own format", "[data]") 
   const IndexedTokens file(folder / "out");
   CHECK(document_text(file, 0, ByteTokenizer()) == "three<end>");
   CHECK(document_text(file, 2, ByteTokenizer()) == "two<end>");
+}
+
+TEST_CASE("older token files are only replaced when that is asked for", "[data]") {
+  const ScratchFolder folder;
+  write_bytes(folder / "a.txt", "first");
+  write_bytes(folder / "b.txt", "second");
+  PrepareOptions options;
+  options.inputs = {folder / "a.txt"};
+  options.output = folder / "out";
+  CHECK_FALSE(prepare_tokens(options, ByteTokenizer()).replaced);
+  options.inputs = {folder / "b.txt"};
+  const auto text = [&] { return document_text(IndexedTokens(folder / "out"), 0, ByteTokenizer()); };
+  CHECK_THROWS_WITH(prepare_tokens(options, ByteTokenizer()),
+                    Contains("out.bin (12 B) and ") && Contains("out.idx") && Contains("--force"));
+  CHECK(text() == "first<end>");
+  options.overwrite = true;
+  CHECK(prepare_tokens(options, ByteTokenizer()).replaced);
+  CHECK(text() == "second<end>");
+  // One of the two is enough: it may be what an interrupted copy left.
+  fs::remove(folder / "out.idx");
+  options.overwrite = false;
+  CHECK_THROWS_WITH(prepare_tokens(options, ByteTokenizer()), Contains("out.bin") && !Contains("out.idx"));
+  options.overwrite = true;
+  fs::create_directory(folder / "out.idx");
+  CHECK_THROWS_WITH(prepare_tokens(options, ByteTokenizer()), Contains("out.idx is a folder"));
+}
+
+TEST_CASE("folders made for the output are told, and taken away again when it fails", "[data]") {
+  const ScratchFolder folder;
+  write_bytes(folder / "a.txt", "first");
+  write_bytes(folder / "empty.txt", "");
+  PrepareOptions options;
+  options.output = folder / "new/deep/out";
+  options.inputs = {folder / "empty.txt"};
+  CHECK_THROWS_WITH(prepare_tokens(options, ByteTokenizer()), Contains("no document in 1 file of 0 bytes"));
+  CHECK_FALSE(fs::exists(folder / "new"));
+  options.inputs = {folder / "a.txt"};
+  CHECK(prepare_tokens(options, ByteTokenizer()).created_folder == folder / "new");
+  options.output = folder / "new/deep/other";
+  CHECK(prepare_tokens(options, ByteTokenizer()).created_folder.empty());
 }

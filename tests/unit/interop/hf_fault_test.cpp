@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/retention.h"
+#include "interop/checkpoint_model.h"
 #include "interop/hf_export.h"
 #include "interop_support.h"
 #include "support/catch.h"

@@ -1,12 +1,17 @@
 // tests/unit/interop/interop_support.cpp -- golden weights into checkpoints, and exports back into weights.
 #include "interop_support.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 
 #include "checkpoint/safetensors.h"
+#include "interop/hf_export.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::testing {
@@ -46,6 +51,13 @@ Values transpose(const Values& v) {
     for (int64_t c = 0; c < columns; ++c)
       out.data[static_cast<size_t>(c * rows + r)] = v.data[static_cast<size_t>(r * columns + c)];
   return out;
+}
+
+int64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
+  throw std::runtime_error("no " + key + " in /proc/self/status");
 }
 
 const std::map<std::string, std::string> kRenamed = {{"transformer.wte", "embedding"},
@@ -173,6 +185,81 @@ Weights back_to_trainctl(const std::map<std::string, ExportedTensor>& exported) 
     }
   }
   return weights;
+}
+
+void put_safetensors(const fs::path& path, const RawTensors& tensors) {
+  nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string data;
+  for (const auto& [name, t] : tensors) {
+    header[name] = {
+        {"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {data.size(), data.size() + t.bytes.size()}}};
+    data += t.bytes;
+  }
+  std::string text = header.dump();
+  while (text.size() % 8 != 0) text += ' ';
+  std::string length(8, '\0');
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
+  put_bytes(path, length + text + data);
+}
+
+RawTensor raw_f32(const std::vector<int64_t>& shape, const std::vector<float>& values) {
+  RawTensor t{"F32", shape, std::string(values.size() * 4, '\0')};
+  std::memcpy(t.bytes.data(), values.data(), t.bytes.size());
+  return t;
+}
+
+void put_golden_folder(const fs::path& scratch, const std::string& name, const fs::path& folder) {
+  export_hf(save_weights(scratch / ("checkpoints-" + name), golden(name)), folder);
+}
+
+RawTensors raw_tensors(const fs::path& safetensors) {
+  const SafetensorsReader reader(safetensors);
+  RawTensors all;
+  for (const SafetensorsTensor& t : reader.header().tensors) {
+    RawTensor raw{t.dtype, t.shape, std::string(static_cast<size_t>(t.bytes()), '\0')};
+    reader.read(t, raw.bytes.data(), t.bytes());
+    all[t.name] = raw;
+  }
+  return all;
+}
+
+void put_hf_folder(const fs::path& folder, const nlohmann::json& config, const RawTensors& tensors) {
+  fs::create_directories(folder);
+  put_bytes(folder / "config.json", config.dump());
+  put_safetensors(folder / "model.safetensors", tensors);
+}
+
+void in_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("no child process");
+  if (child == 0) {
+    try {
+      work();
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) throw std::runtime_error("the child process is lost");
+}
+
+int64_t growth_of_peak(const std::function<void()>& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+  in_child([&] {
+    std::ofstream("/proc/self/clear_refs") << "5" << std::flush;  // the peak starts anew
+    const int64_t before = status_bytes("VmRSS");
+    work();
+    const int64_t growth = status_bytes("VmHWM") - before;
+    if (::write(ends[1], &growth, sizeof growth) != sizeof growth) ::_exit(1);
+  });
+  ::close(ends[1]);
+  int64_t growth = -1;
+  const bool told = ::read(ends[0], &growth, sizeof growth) == sizeof growth;
+  ::close(ends[0]);
+  if (!told) throw std::runtime_error("the child process failed");
+  return growth;
 }
 
 std::vector<std::string> names_below(const fs::path& folder) {

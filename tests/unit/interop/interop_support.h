@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,6 +57,29 @@ struct ExportedTensor {
 std::map<std::string, ExportedTensor> read_export(const std::filesystem::path& folder);
 // Hugging Face's names and layouts back to trainctl's, written apart from the exporter.
 Weights back_to_trainctl(const std::map<std::string, ExportedTensor>& exported);
+
+// A safetensors tensor as bytes, of any dtype the container knows.
+struct RawTensor {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+using RawTensors = std::map<std::string, RawTensor>;
+// A safetensors file written apart from lib/checkpoint.
+void put_safetensors(const std::filesystem::path& path, const RawTensors& tensors);
+RawTensor raw_f32(const std::vector<int64_t>& shape, const std::vector<float>& values);
+
+// The golden model of that name as a Hugging Face folder (an export of its weights).
+void put_golden_folder(const std::filesystem::path& scratch, const std::string& name,
+                       const std::filesystem::path& folder);
+// The tensors and the config.json of a folder with one file, to be changed and put into another one.
+RawTensors raw_tensors(const std::filesystem::path& safetensors);
+void put_hf_folder(const std::filesystem::path& folder, const nlohmann::json& config, const RawTensors& tensors);
+
+// Runs `work` in a child process that ends afterwards, whatever happens in it.
+void in_child(const std::function<void()>& work);
+// Bytes by which the peak of resident memory grows over what the process holds when `work` starts; in a child process.
+int64_t growth_of_peak(const std::function<void()>& work);
 
 nlohmann::json read_json(const std::filesystem::path& path);
 std::vector<std::string> names_below(const std::filesystem::path& folder);  // hidden ones too, sorted

@@ -1,6 +1,7 @@
 // tests/unit/launch/first_cause_test.cpp -- the choice among several reports.
 #include "launch/first_cause.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "support/catch.h"
@@ -127,6 +128,57 @@ TEST_CASE("a rank that is stuck in its own work is the end of the chain", "[laun
   stuck.operation = "read the batch";
   const FirstCause cause = first_cause({.job = &job, .failures = {hang(0, "tensor", {0, 1}, 40, 2), stuck}});
   CHECK_THAT(cause.message + cause.details.at(0), Contains("read the batch") && Contains("no operation under way"));
+}
+
+TEST_CASE("a launcher that ends before any rank started is blamed on the argument it names", "[launch]") {
+  const Job job = job_of(2);
+  const auto ended = [&](std::vector<std::string> lines, std::vector<std::string> arguments,
+                         LauncherVerdict verdict = {}) {
+    return first_cause({.job = &job,
+                        .verdict = std::move(verdict),
+                        .child = {.exited = true, .code = 1},
+                        .launcher_lines = std::move(lines),
+                        .launcher_arguments = std::move(arguments),
+                        .ranks_started = false});
+  };
+  const FirstCause option = ended({"mpirun: Error: unknown option \"--bogus\""}, {"--mca", "--bogus"});
+  CHECK(option.kind == ErrorKind::usage);
+  CHECK_THAT(option.message,
+             Contains("--launcher-arg --bogus: ") && Contains("before any rank started") && Contains("unknown option"));
+  CHECK_THAT(option.details.back(), Contains("what to do: correct or leave out --launcher-arg --bogus"));
+  // Its words name none of them: all are shown. A known trouble of the machine is none of theirs.
+  const FirstCause swallowed = ended({"-----", "", "unknown option \"--launch\""}, {"--mca", "x"});
+  CHECK(swallowed.kind == ErrorKind::usage);
+  CHECK_THAT(swallowed.message, Contains("--launcher-arg --mca --launcher-arg x: ") && Contains("\"--launch\""));
+  CHECK(ended({"no slots"}, {"--verbose"}, {.launcher_problem = "There are not enough slots"}).kind ==
+        ErrorKind::environment);
+  const FirstCause ours = ended({"something"}, {});
+  CHECK(ours.kind == ErrorKind::environment);
+  CHECK_THAT(ours.message, Contains("something") && Contains("exit code 1"));
+}
+
+TEST_CASE("the advice depends on whether there is a checkpoint to continue from", "[launch]") {
+  const Job job = job_of(2);
+  const auto advice = [&](const char* kind, const char* checkpoint) {
+    return first_cause({.job = &job, .failures = {failure(1, kind, 1)}, .newest_checkpoint = checkpoint})
+        .details.back();
+  };
+  for (const char* kind : {"numeric", "comm"}) {
+    CHECK_THAT(advice(kind, "/runs/a/checkpoints/step-00000010"),
+               Contains("--run-dir /runs/a to continue from /runs/a/checkpoints/step-00000010"));
+    CHECK_THAT(advice(kind, ""), Contains("no usable checkpoint") && !Contains("to continue from"));
+  }
+}
+
+TEST_CASE("the advice of the rank itself takes the place of the general one, wherever it stands", "[launch]") {
+  const Job job = job_of(2);
+  std::string text = "does not fit";
+  for (int i = 0; i < 40; ++i) text += "\n  tensor " + std::to_string(i);
+  text += "\nwhat to do: restore model.d_model to 128";
+  const FirstCause cause = first_cause({.job = &job, .failures = {failure(1, "checkpoint", 1, text.c_str())}});
+  CHECK(cause.details.back() == "what to do: restore model.d_model to 128");
+  CHECK(std::count_if(cause.details.begin(), cause.details.end(),
+                      [](const std::string& line) { return line.starts_with("what to do"); }) == 1);
 }
 
 }  // namespace trainctl

@@ -1,6 +1,7 @@
 // tests/unit/launch/metrics_tail_test.cpp -- each line once, whatever the writer does.
 #include "launch/metrics_tail.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -84,6 +85,17 @@ TEST_CASE("what is no metrics line is passed over", "[launch]") {
   MetricsTail tail(file);
   append(file, "\n{}\nnull\n{\"step\":\"x\",\"loss\":1}\n{\"step\":4}\n[1]\n{\"step\":5,\"loss\":null}\n" + step(6, 1));
   CHECK(steps(tail.poll()) == std::vector<int64_t>{5, 6});
+}
+
+TEST_CASE("a loss that was no number is not shown as zero", "[launch]") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  MetricsTail tail(file);
+  append(file, "{\"step\":1,\"eval_loss\":null}\n");
+  const std::vector<MetricsLine> lines = tail.poll();
+  REQUIRE(lines.size() == 1);
+  REQUIRE(lines[0].eval_loss);
+  CHECK(std::isnan(*lines[0].eval_loss));
 }
 
 }  // namespace trainctl

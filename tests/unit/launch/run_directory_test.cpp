@@ -51,6 +51,7 @@ TEST_CASE("a folder with other files is no run directory", "[launch]") {
   const TemporaryFolder folder;
   folder.file("thesis.tex", "x");
   CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto"), Contains("thesis.tex") && Contains("no run directory"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // nothing was put there
   CHECK_THROWS_WITH(open_run_directory(folder.path() / "thesis.tex", "auto"), Contains("is a file"));
 }
 
@@ -97,6 +98,19 @@ TEST_CASE("changes of the recipe between attempts are listed with both values", 
   CHECK(recipe_changes(paths, job.recipe).empty());
   job.recipe.runtime.steps = 9;
   CHECK(recipe_changes(paths, job.recipe) == std::vector<std::string>{"runtime.steps: 3 -> 9"});
+}
+
+TEST_CASE("--resume takes words and folders, and tells what there is instead of a missing one", "[launch]") {
+  const TemporaryFolder folder;
+  const std::string missing = (folder.path() / "step-00000015").string();
+  CHECK_NOTHROW(check_resume("auto"));
+  CHECK_NOTHROW(check_resume("never"));
+  CHECK_NOTHROW(check_resume(folder.path().string()));
+  CHECK_THROWS_WITH(check_resume(missing, [] { return "there are steps 10 and 20"; }),
+                    Contains("there is no such checkpoint folder; there are steps 10 and 20; use auto"));
+  CHECK_THROWS_WITH(open_run_directory(folder.path() / "new", missing),
+                    Contains("no such checkpoint folder; use auto"));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "new"));
 }
 
 }  // namespace trainctl

@@ -32,7 +32,7 @@ TEST_CASE("hand-written stage splits must have one entry >= 1 per stage and sum 
   check_one_fault(split("[2,2,2]"), {"3 entries for 2 stages", "the sum 2 + 2 + 2 = 6 is not model.layers 7"});
   check_one_fault(faults_of({"model.layers=1"}), {"parallelism.pipeline_parallel: 2 is more than model.layers 1"});
   check_one_fault(faults_of({"parallelism.pipeline_layers=[4]", "parallelism.pipeline_parallel=2"}),
-                  {"1 entries for 2 stages", "the sum 4 = 4 is not model.layers 8"});
+                  {"1 entry for 2 stages", "the sum 4 = 4 is not model.layers 8"});
 }
 
 TEST_CASE("the order must be a permutation of the five axes, and the nearest one is named", "[recipe][layout]") {

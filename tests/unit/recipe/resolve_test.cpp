@@ -56,3 +56,18 @@ TEST_CASE("a large vocabulary takes layers off the last stage", "[recipe][resolv
   CHECK(r.parallelism.pipeline_layers[0] + r.parallelism.pipeline_layers[1] == 64);
   CHECK(r.parallelism.pipeline_layers[0] > r.parallelism.pipeline_layers[1] + 10);
 }
+
+TEST_CASE("a vocabulary below the tokenizer's ids is warned of, and one that holds them is not", "[recipe][resolve]") {
+  for (const int64_t vocab : {1, 256, 257, 258, 50257}) {
+    INFO(vocab);
+    const ResolveResult r = resolve(load_good({"model.vocab=" + std::to_string(vocab), "parallelism.tensor_parallel=1",
+                                               "parallelism.sequence_parallel=false"}),
+                                    8);
+    REQUIRE(r.faults.empty());
+    REQUIRE(r.warnings.size() == (vocab < 257 ? 1 : 0));
+    if (vocab < 257) {
+      CHECK_THAT(r.warnings.front(), Catch::Contains("model.vocab " + std::to_string(vocab) + " is less than the 257"));
+      CHECK_THAT(r.warnings.front(), Catch::Contains("\"bytes\""));
+    }
+  }
+}

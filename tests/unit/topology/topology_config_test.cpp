@@ -1,6 +1,8 @@
 // tests/unit/topology/topology_config_test.cpp -- reading topology files: every fault at once; round trips; lookups.
 #include "topology/topology_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "support/catch.h"
 
@@ -138,4 +140,26 @@ TEST_CASE("unknown keys, wrong types and broken bounds are refused with their pl
   CHECK_THAT(faults_of("[]"), Catch::Contains("t.json"));
   CHECK_THAT(faults_of("{"), Catch::Contains("t.json:1:"));
   CHECK_THROWS_AS(load_topology("does/not/exist.json"), Error);
+}
+
+TEST_CASE("faults of keys and of references come in one list, and a broken field has no second fault", "[topology]") {
+  std::string text = replaced("\"sockets\": 2", "\"sokets\": 2");
+  text.replace(text.find("\"type\": \"gpu\""), 13, "\"type\": \"gpuu\"");
+  text.replace(text.find("a[1-3]"), 6, "a[3-1]");
+  const std::string faults = faults_of(text);
+  CHECK_THAT(faults, Catch::Contains("sokets") && Catch::Contains("names no node type") && Catch::Contains("descends"));
+  CHECK(std::count(faults.begin(), faults.end(), '\n') == 2);
+  // What refers to a name that could not be read is not blamed, nor is a number that could not be.
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"name\": \"gpu\"", "\"name\": 7"},
+           {"\"name\": \"leaf1\"", "\"nam\": \"leaf1\""},
+           {"\"count\": 4", "\"count\": \"four\""},
+           {"\"peak_flops_bf16\": 989e12", "\"peak_flops_bf16\": \"fast\""},
+           {"\"type\": \"gpu\"", "\"type\": null"},
+           {"\"names\": \"alone\"", "\"names\": 1"}}) {
+    INFO(to);
+    const std::string one = faults_of(replaced(from, to));
+    INFO(one);
+    CHECK(std::count(one.begin(), one.end(), '\n') == 0);
+  }
 }

@@ -1,0 +1,43 @@
+// apps/trainctl/checkpoint_cli.h -- what the files of `trainctl checkpoint` share: options, texts, a progress bar.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/verify.h"
+#include "cli.h"
+
+namespace trainctl {
+
+struct CheckpointOptions {
+  std::string path, other, verdict, reason;
+  std::optional<int64_t> step;
+  int64_t keep = 0, keep_every_steps = 0;
+  bool json = false, full = false, all_tensors = false, dry_run = false, closely = false;
+};
+
+nlohmann::ordered_json to_json(const CheckpointInfo& info);
+nlohmann::ordered_json to_json(const std::vector<StateClass>& classes);
+std::string marks_of(const CheckpointInfo& info);  // "verified, pinned"; "" without either
+
+inline constexpr int kTableColumns = 100;
+// Words of `text` in lines of at most kTableColumns, each after `indent` blanks; a longer word has its own line.
+std::string wrapped(std::string_view text, int indent);
+std::string date_of(int64_t ns);  // "2025-03-01 12:00:00 UTC"
+
+// On a terminal a bar on stderr with percent, bytes and rate, wiped at the end; elsewhere nothing.
+Progress progress_bar(std::string_view what);
+
+CLI::App* add_checkpoint_subcommand(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options,
+                                    const std::string& name, const std::string& text,
+                                    void (*run)(const CheckpointOptions&), const std::vector<std::string>& examples);
+void add_checkpoint_path(CLI::App* command, const std::shared_ptr<CheckpointOptions>& options, bool with_step);
+
+void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options);
+
+}  // namespace trainctl

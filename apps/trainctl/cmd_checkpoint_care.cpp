@@ -1,0 +1,207 @@
+// apps/trainctl/cmd_checkpoint_care.cpp -- `trainctl checkpoint verify | mark | prune | adopt`: what leaves a mark.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/json_node.h"
+#include "base/units.h"
+#include "checkpoint/adopt.h"
+#include "checkpoint/markers.h"
+#include "checkpoint/retention.h"
+#include "checkpoint_cli.h"
+
+namespace trainctl {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// The lock of the run that a folder of checkpoints belongs to, held until this goes. Without a run there is nothing to
+// hold. Throws Error{environment} while the run is live.
+class RunIsOver {
+ public:
+  RunIsOver(const fs::path& root, const std::string& command) {
+    const fs::path file = fs::absolute(root).lexically_normal().parent_path() / "lock";
+    std::string holder;
+    if (!fs::exists(file)) return;
+    if (!lock_.try_acquire(file, "checkpoint " + command, &holder))
+      fail(ErrorKind::environment, fmt::format("the run is still using {} ({}); {} when it has ended, or set "
+                                               "checkpoint.keep in its recipe",
+                                               root.string(), holder, command));
+    known_ = true;
+  }
+  bool known() const { return known_; }  // there is a run, and it has ended
+
+ private:
+  FileLock lock_;
+  bool known_ = false;
+};
+
+void verify(const CheckpointOptions& o) {
+  const fs::path folder = choose_checkpoint(o.path, o.step);
+  const VerifyReport report =
+      o.full ? prove_checkpoint(folder, progress_bar("verifying")) : verify_checkpoint(folder, false);
+  if (o.json) {
+    print_json({{"checkpoint", to_json(report.info)},
+                {"whole", report.whole()},
+                {"full", o.full},
+                {"faults", report.faults},
+                {"notes", report.notes},
+                {"blocks", report.blocks},
+                {"bytes", report.bytes}});
+  } else {
+    for (const std::string& fault : report.faults) print_out("fault: " + fault + "\n");
+    for (const std::string& note : report.notes) print_out("note: " + note + "\n");
+    if (report.whole() && o.full)
+      print_out(fmt::format("{}: whole ({}, {} read from the disk and compared with their digests){}\n",
+                            folder.string(), counted(report.blocks, "block"), human_bytes(report.bytes),
+                            report.info.verified ? "; marked VERIFIED" : ""));
+    else if (report.whole())
+      print_out(fmt::format("{}: markers, manifest, sizes and headers agree (--full compares every byte)\n",
+                            folder.string()));
+    else if (!report.wrong.empty() && report.info.state == CheckpointState::unusable)
+      print_out("marked UNUSABLE: nothing loads it by mistake\n");
+  }
+  if (!report.whole())
+    fail(ErrorKind::checkpoint, fmt::format("{} is not whole: {} fault{}", folder.string(), report.faults.size(),
+                                            report.faults.size() == 1 ? "" : "s"));
+}
+
+const std::vector<std::string> kVerdicts = {"unusable", "usable", "pin", "unpin"};
+
+bool is_verdict(const std::string& word) {
+  return std::find(kVerdicts.begin(), kVerdicts.end(), word) != kVerdicts.end();
+}
+
+void mark(const CheckpointOptions& given) {
+  CheckpointOptions o = given;
+  if (!is_verdict(o.verdict) && is_verdict(o.path)) std::swap(o.verdict, o.path);  // PATH first is as good
+  if (!is_verdict(o.verdict)) {
+    const std::string close = nearest(o.verdict, kVerdicts);
+    fail(ErrorKind::usage, fmt::format("checkpoint mark has no verdict {}; {}legal: unusable, usable, pin, unpin",
+                                       in_quotes(o.verdict), close.empty() ? "" : "did you mean " + close + "? "));
+  }
+  const bool adds = o.verdict == "unusable" || o.verdict == "pin";
+  if (adds && o.reason.empty())
+    fail(ErrorKind::usage,
+         fmt::format("checkpoint mark {} needs --reason: whoever finds the mark will want to know", o.verdict));
+  const fs::path folder = choose_checkpoint(o.path, o.step);
+  if (!fs::is_directory(folder))
+    fail(ErrorKind::checkpoint, fmt::format("there is no checkpoint at {}", folder.string()));
+  bool changed = true;
+  if (o.verdict == "unusable")
+    mark_unusable(folder, o.reason, "trainctl checkpoint mark", "");
+  else if (o.verdict == "usable")
+    changed = mark_usable(folder);
+  else if (o.verdict == "pin")
+    pin_checkpoint(folder, o.reason);
+  else
+    changed = unpin_checkpoint(folder);
+  const CheckpointInfo info = inspect_folder(folder);
+  if (o.json) return print_json({{"changed", changed}, {"checkpoint", to_json(info)}});
+  const std::string marks = marks_of(info);
+  print_out(fmt::format("{}: {}{}{}{}\n", folder.string(), changed ? "now " : "had no such mark; it is ",
+                        name(info.state), marks.empty() ? "" : ", " + marks,
+                        info.reason.empty() ? "" : " (" + info.reason + ")"));
+}
+
+void prune(const CheckpointOptions& o) {
+  const fs::path root = checkpoint_root_of(o.path);
+  std::optional<RunIsOver> over;
+  if (!o.dry_run) over.emplace(root, "prune");
+  const std::vector<fs::path> gone = prune_checkpoints(root, {o.keep, o.keep_every_steps}, o.dry_run);
+  if (o.json) {
+    ordered_json folders = ordered_json::array();
+    for (const fs::path& folder : gone) folders.push_back(folder.string());
+    return print_json({{"dry_run", o.dry_run}, {"removed", folders}});
+  }
+  for (const fs::path& folder : gone)
+    print_out(fmt::format("{} {}\n", o.dry_run ? "would remove" : "removed", folder.string()));
+  if (gone.empty()) print_out("nothing to remove\n");
+}
+
+// The attempt that PATH names, or the newest one of a run that can be adopted.
+fs::path choose_attempt(const fs::path& path, bool run_is_over) {
+  if (fs::exists(path / kAttemptName) || is_checkpoint_folder(path) || !fs::is_directory(path)) return path;
+  const fs::path root = checkpoint_root_of(path);
+  std::vector<std::pair<int64_t, fs::path>> choices;
+  std::string refused;
+  for (const AttemptInfo& a : scan_attempts(root, run_is_over)) {
+    if (a.adoptable)
+      choices.emplace_back(a.step, a.folder);
+    else
+      refused += fmt::format("\n  {}: {}", a.folder.string(), a.reason);
+  }
+  for (const CheckpointInfo& info : scan_checkpoints(root, Look::glance))
+    if (info.state == CheckpointState::incomplete && adoption_fault(info.folder, run_is_over).empty())
+      choices.emplace_back(info.step, info.folder);
+  if (choices.empty())
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} has no interrupted save that can be adopted{}", root.string(), refused));
+  return std::max_element(choices.begin(), choices.end())->second;
+}
+
+// The folder of checkpoints that an attempt lies in, for the run's lock.
+fs::path root_of_attempt(const fs::path& path) {
+  const fs::path at = fs::absolute(path).lexically_normal();
+  for (fs::path p = at; p.has_relative_path(); p = p.parent_path())
+    if (p.filename() == ".staging") return p.parent_path();
+  return fs::exists(at / kAttemptName) ? at.parent_path() : checkpoint_root_of(at);
+}
+
+void adopt(const CheckpointOptions& o) {
+  const RunIsOver over(root_of_attempt(o.path), "adopt");
+  const CheckpointInfo info =
+      adopt_attempt(choose_attempt(o.path, over.known()), over.known(), progress_bar("hashing"));
+  if (o.json) return print_json({{"checkpoint", to_json(info)}});
+  print_out(fmt::format("{}: step {}, kind {}, {}; every block was read and compared\n", info.folder.string(),
+                        info.step, info.kind, name(info.state)));
+}
+
+}  // namespace
+
+void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options) {
+  CLI::App* one = add_checkpoint_subcommand(
+      group, options, "verify",
+      "Prove one checkpoint whole; exit 5 when it is not. --full reads every block from the disk and writes\n"
+      "the verdict down: VERIFIED, or UNUSABLE with file and block",
+      verify, {"trainctl checkpoint verify --full runs/llama_tiny_text/1"});
+  add_checkpoint_path(one, options, true);
+  one->add_flag("--full", options->full, "Compare every byte with its digest");
+
+  one = add_checkpoint_subcommand(
+      group, options, "mark",
+      "Mark a checkpoint: unusable (nobody loads it by mistake) or pin (nothing removes it); usable and\n"
+      "unpin take the mark away",
+      mark,
+      {"trainctl checkpoint mark unusable run/checkpoints/step-00000200 --reason \"loss spike\"",
+       "trainctl checkpoint mark pin runs/llama_tiny_text/1 --step 200 --reason \"figure 2\"",
+       "trainctl checkpoint mark usable run/checkpoints/step-00000200"});
+  one->add_option("verdict", options->verdict, "unusable, usable, pin or unpin")->required();
+  add_checkpoint_path(one, options, true);
+  one->add_option("--reason", options->reason, "Why; needed for unusable and pin");
+
+  one = add_checkpoint_subcommand(
+      group, options, "prune",
+      "Remove all but the newest usable checkpoints, and older broken ones. Pinned ones and the newest\n"
+      "verified training state stay",
+      prune, {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
+  add_checkpoint_path(one, options, false);
+  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(whole_number(1));
+  one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
+      ->check(whole_number(0));
+  one->add_flag("--dry-run", options->dry_run, "Only say what would go");
+
+  one = add_checkpoint_subcommand(
+      group, options, "adopt",
+      "End a save whose rank 0 died after every rank had written its part: re-hashes every block, then\n"
+      "commits. Refused (exit 5) with the reason when anything is missing. PATH may also be the attempt",
+      adopt,
+      {"trainctl checkpoint adopt runs/llama_tiny_text/1",
+       "trainctl checkpoint adopt run/checkpoints/.staging/step-00000200.0123456789abcdef0123456789abcdef"});
+  add_checkpoint_path(one, options, false);
+}
+
+}  // namespace trainctl

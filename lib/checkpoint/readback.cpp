@@ -1,0 +1,105 @@
+// lib/checkpoint/readback.cpp -- verdicts are files, as receipts are: no messages from the writer threads.
+#include "checkpoint/readback.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "checkpoint/markers.h"
+#include "checkpoint/media_reader.h"
+#include "checkpoint/posix_io.h"
+#include "checkpoint/retention.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+namespace {
+
+// Below .staging, so that whatever a crash leaves of it is swept with it.
+fs::path verdict_folder(const SaveJob& job) { return job.root / kStagingName / ("readback." + job.attempt); }
+
+fs::path verdict_path(const SaveJob& job, int64_t rank) {
+  return verdict_folder(job) / fmt::format("rank-{:05}", rank);
+}
+
+void stop_if_cancelled(const SaveJob& job) {
+  if (job.cancelled && *job.cancelled) fail(ErrorKind::checkpoint, "the run is ending");
+}
+
+// This rank's files, as its receipt lists them.
+Verdict own_verdict(const SaveJob& job) {
+  Verdict verdict{job.attempt, job.rank, true, "", ""};
+  bool direct = true;
+  try {
+    const fs::path path = job.final_folder() / receipt_path(job.rank);
+    const Receipt receipt = receipt_from_text(read_small_file(path, kMaxRecordBytes), path.string());
+    for (const FileRecord& file : receipt.files) {
+      const MediaCheck check = check_media(job.final_folder(), file, [&job](int64_t) { stop_if_cancelled(job); });
+      direct = direct && check.direct;
+      for (const WrongBlock& w : check.wrong)
+        verdict.reason += fmt::format("{}{}", verdict.reason.empty() ? "" : "; ", describe(file, w));
+    }
+  } catch (const Error& e) {
+    stop_if_cancelled(job);
+    verdict.reason = e.what();
+  }
+  verdict.ok = verdict.reason.empty();
+  verdict.how = way_of(direct);
+  return verdict;
+}
+
+std::optional<Verdict> try_read(const fs::path& path) {
+  if (regular_file_bytes(path) < 0) return std::nullopt;
+  return verdict_from_text(read_small_file(path, kMaxRecordBytes), path.string());
+}
+
+}  // namespace
+
+Readback read_back(const SaveJob& job, const std::string& manifest_sha256) {
+  Readback result;
+  try {
+    make_directories(verdict_folder(job));
+    std::vector<std::optional<Verdict>> verdicts(static_cast<size_t>(job.world));
+    verdicts[0] = own_verdict(job);
+    size_t have = 1;
+    for (PatientWait wait(job.deadline_s); have < verdicts.size(); wait.sleep()) {
+      for (size_t r = 0; r < verdicts.size(); ++r)
+        if (!verdicts[r] && (verdicts[r] = try_read(verdict_path(job, static_cast<int64_t>(r))))) ++have;
+      if (have == verdicts.size()) break;
+      stop_if_cancelled(job);
+      if (wait.expired())
+        fail(ErrorKind::checkpoint,
+             fmt::format("{} of {} ranks have read their files back after {} s (checkpoint.deadline_s)", have,
+                         verdicts.size(), job.deadline_s));
+    }
+    bool direct = true;
+    for (const std::optional<Verdict>& v : verdicts) {
+      direct = direct && v->how == way_of(true);
+      if (!v->ok) result.damage += fmt::format("{}rank {}: {}", result.damage.empty() ? "" : "; ", v->rank, v->reason);
+    }
+    if (result.damage.empty())
+      mark_verified(job.final_folder(), manifest_sha256, fmt::format("read back after the save, {}", way_of(direct)));
+    else
+      mark_unusable(job.final_folder(), "the read-back after the save found damage: " + result.damage, "readback", "");
+  } catch (const std::exception& e) {
+    result.note = fmt::format("not verified: {}", e.what());
+  }
+  remove_tree(verdict_folder(job));  // the other ranks' sign that the verdict is in
+  return result;
+}
+
+void read_back_own(const SaveJob& job) {
+  make_directories(verdict_folder(job));
+  write_file_atomically(verdict_path(job, job.rank), to_text(own_verdict(job)));
+  for (PatientWait wait(job.deadline_s + 60); fs::exists(verdict_folder(job)); wait.sleep()) {
+    stop_if_cancelled(job);
+    if (wait.expired()) break;
+  }
+  const fs::path mark = job.final_folder() / kUnusableName;
+  if (regular_file_bytes(mark) >= 0)
+    fail(ErrorKind::checkpoint, unusable_from_text(read_small_file(mark, kMaxRecordBytes), mark.string()).reason);
+}
+
+}  // namespace trainctl

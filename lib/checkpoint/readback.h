@@ -1,0 +1,22 @@
+// lib/checkpoint/readback.h -- checkpoint.verify_after_save = "readback": after the commit every rank's writer reads
+// its own files back, leaves a verdict, and rank 0 writes VERIFIED, or UNUSABLE naming file and block. Training goes on
+// meanwhile; the save is in flight until then.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/save_job.h"
+
+namespace trainctl {
+
+// Rank 0, after COMMITTED: its own files, then everybody's verdict within the deadline.
+struct Readback {
+  std::string damage;  // "rank 1: data/...: block 3 ...": the checkpoint is marked UNUSABLE; "" when it is whole
+  std::string note;    // why it is neither verified nor damaged; "" otherwise
+};
+Readback read_back(const SaveJob& job, const std::string& manifest_sha256);
+
+// The other ranks, after COMMITTED. Throws Error{checkpoint} when the checkpoint turned out damaged.
+void read_back_own(const SaveJob& job);
+
+}  // namespace trainctl

@@ -1,0 +1,27 @@
+// lib/checkpoint/restore_weights.h -- weights alone, out of a checkpoint of any kind, layout and precision.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_reader.h"
+#include "device/device.h"
+#include "tensor/catalog.h"
+
+namespace trainctl {
+
+struct WeightShape {
+  std::string name;
+  Shape shape;  // logical
+};
+
+// What keeps a model of exactly these weights from starting with those of the checkpoint: "\n  <name>: <what>" per
+// missing, unexpected and mis-shaped one; "" when they are the same set.
+std::string weight_faults(const CheckpointReader& reader, const std::vector<WeightShape>& weights);
+
+// Overwrites every local tensor of `catalog` (f32) with the elements of its box: of the stored f32 master where there
+// is one, else of the stored weight; a bf16 one is widened, which is exact. Throws Error{checkpoint} naming the tensor;
+// the catalog's tensors may then be partly overwritten and must not be used.
+void restore_weights(CheckpointReader& reader, const StateCatalog& catalog, Device& device);
+
+}  // namespace trainctl

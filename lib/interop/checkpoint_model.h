@@ -1,0 +1,41 @@
+// lib/interop/checkpoint_model.h -- the architecture that a checkpoint's manifest records, and its weights proven to
+// be those of that architecture.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/meta_files.h"
+#include "interop/hf_tensors.h"
+#include "model/model_config.h"
+
+namespace trainctl {
+
+struct CheckpointModel {
+  std::string name;         // of the run, or of the folder that was imported
+  ModelConfig config;       // resolved
+  std::string tokenizer;    // "bytes", or "" when the manifest names none
+  std::string special_ids;  // JSON {"bos_token_id", "eos_token_id", "pad_token_id"}, each null, an id or ids
+  std::vector<HfTensor> tensors;
+  std::vector<MetaRecord> meta;  // of an imported one
+
+  const MetaRecord* find_meta(std::string_view name) const;  // "tokenizer.json"; null when there is none
+};
+
+// Of a checkpoint of kind training (provenance.recipe) or portable (that, or provenance.model). Throws
+// Error{checkpoint}: another kind, no architecture in the manifest, or weights (role "weight") that are not those of
+// the model: missing, unexpected and mis-shaped ones are listed, all of them.
+CheckpointModel checkpoint_model(const CheckpointReader& reader);
+
+// An output must not lie in the checkpoint, nor have a name that is taken for one. Throws Error{usage}.
+void check_export_output(const std::filesystem::path& checkpoint, const std::filesystem::path& output);
+
+// The checkpoint to export: `path` itself, or of a run the one at `step`, without it the newest usable one of kind
+// training or portable. Throws Error{checkpoint}.
+std::filesystem::path choose_exportable(const std::filesystem::path& path, std::optional<int64_t> step);
+
+}  // namespace trainctl
