@@ -1,7 +1,6 @@
 // tests/fault/checkpoint/campaign.cpp -- what the environment asks for.
 #include "fault/checkpoint/campaign.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -18,14 +17,9 @@ void report_result(const std::string& what, int64_t tried, int64_t passed) {
 }
 
 std::vector<std::string> sweep_configs() {
-  std::vector<std::string> configs = {R"({"deadline_s":3})"};
-  const char* more = std::getenv("TRAINCTL_SWEEP_CONFIGS");
-  const std::string text = more == nullptr ? "" : more;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(';', begin), text.size());
-    configs.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  if (const char* only = std::getenv("TRAINCTL_SWEEP_CONFIG")) return {only};
+  std::vector<std::string> configs = {R"({"deadline_s":3,"io":"auto"})", R"({"deadline_s":3,"io":"buffered"})"};
+  if (is_campaign()) configs.push_back(R"({"deadline_s":3,"io":"threads","verify_after_save":"readback"})");
   return configs;
 }
 

@@ -21,8 +21,8 @@ std::vector<T> sample_of(const std::vector<T>& all, size_t everyday) {
 // Prints "result: WHAT: N tried, N passed"; scripts/dev collects these lines.
 void report_result(const std::string& what, int64_t tried, int64_t passed);
 
-// The checkpoint sections to repeat a sweep with: a short deadline, and what TRAINCTL_SWEEP_CONFIGS lists (separated by
-// ';').
+// The checkpoint sections to repeat a sweep with: every way in which data reach the disk, or the one
+// in TRAINCTL_SWEEP_CONFIG.
 std::vector<std::string> sweep_configs();
 
 }  // namespace trainctl::testing

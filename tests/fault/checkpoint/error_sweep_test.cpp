@@ -21,8 +21,8 @@ struct Lie {
 
 std::vector<Lie> errors(const std::vector<int>& codes, bool lasting = false) {
   std::vector<Lie> lies;
-  for (const int code : codes)
-    lies.push_back({std::string("error=") + strerrorname_np(code), std::strerror(code), lasting});
+  for (const int code : codes)  // after EAGAIN the writer tries again, and then says that nothing is accepted
+    lies.push_back({std::string("error=") + strerrorname_np(code), code == EAGAIN ? "" : std::strerror(code), lasting});
   return lies;
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("refused at any system call, a save is whole or reported, training goe
       std::vector<Attempt> attempts;
       for (const CallPoint& point : sweep.points())
         for (const Lie& lie : lies_of(point.call)) attempts.push_back({point, lie});
-      for (const Attempt& attempt : sample_of(attempts, 20)) {
+      for (const Attempt& attempt : sample_of(attempts, 10)) {
         const CallPoint& point = attempt.point;
         const std::string inject = fmt::format("inject={}:{}:when={}{}", point.call, attempt.lie.injection,
                                                point.number, attempt.lie.lasting ? "+" : "");

@@ -12,7 +12,7 @@ TEST_CASE("killed at any system call of a save, on any rank, a run finds a whole
   for (const std::string& config : sweep_configs())
     for (const Scenario& scenario : scenarios()) {
       Sweep sweep(scenario, config);
-      for (const CallPoint& point : sample_of(sweep.points(), 16)) {
+      for (const CallPoint& point : sample_of(sweep.points(), 10)) {
         const std::string inject = fmt::format("inject={}:signal=KILL:when={}", point.call, point.number);
         const SaveRun run =
             sweep.run(point.rank, point.call, {"-o", "/dev/null", "-e", "trace=" + point.call, "-e", inject}, 1, 1);

@@ -24,6 +24,24 @@ std::atomic<int64_t> calls = 0, positioned_writes = 0;
 bool is_interrupted() { return largest_transfer > 0 && calls++ % 2 == 0; }
 size_t allowed(size_t bytes) { return largest_transfer > 0 ? std::min<size_t>(bytes, largest_transfer) : bytes; }
 
+// Steps 1 to `last` in one run, through the page cache: by the calls below, not by io_uring. Step `lied_about` meets
+// lie_at.
+void save_steps(const std::filesystem::path& folder, int64_t last, int64_t lied_about, int64_t lost_write) {
+  RankState state(small_model(), 0, 1);
+  CheckpointConfig config;
+  config.io = "buffered";
+  Checkpointer c = build_checkpointer(config, options_for(folder), state.arena(), state.catalog);
+  for (int64_t step = 1; step <= last; ++step) {
+    state.fill(static_cast<uint32_t>(step));
+    positioned_writes = 0;
+    lie_at = step == lied_about ? lost_write : -1;
+    c.save(state.catalog, scalars_at(step), SaveReason::interval);
+    const bool ok = c.wait().front().ok;
+    lie_at = -1;
+    if (!ok) throw std::runtime_error("not saved");
+  }
+}
+
 ssize_t interrupted() {
   errno = EINTR;
   return -1;
@@ -53,17 +71,15 @@ TEST_CASE("transfers of a few bytes with interruptions between them give the sam
     ScratchFolder folder;
     largest_transfer = most;
     calls = 0;
-    save_once(folder.path(), 2, 1, 5);
+    save_steps(folder.path(), 1, -1, -1);
     RankState state(small_model(), 0, 1);
     Checkpointer c = build_checkpointer({}, options_for(folder.path()), state.arena(), state.catalog);
     const RestoreResult result = c.restore(state.catalog);
-    const bool whole = verify_checkpoint(result.folder, true).whole();
     largest_transfer = 0;
     CAPTURE(most);
     CHECK(calls > 100);
     CHECK(result.step == 1);
-    CHECK(state.difference(5) == "");
-    CHECK(whole);
+    CHECK(state.difference(1) == "");
     CHECK(verify_checkpoint(result.folder, true).whole());
   }
 }
@@ -71,17 +87,12 @@ TEST_CASE("transfers of a few bytes with interruptions between them give the sam
 TEST_CASE("a write that the kernel claims and loses is found before it is used, and the run falls back",
           "[fault][checkpoint]") {
   ScratchFolder whole;
-  positioned_writes = 0;
-  save_once(whole.path(), 1, 1, 1);
+  save_steps(whole.path(), 1, -1, -1);
   const int64_t writes = positioned_writes;
   REQUIRE(writes >= 2);
   for (int64_t lost = 0; lost < writes; ++lost) {
     ScratchFolder folder;
-    save_once(folder.path(), 1, 1, 1);
-    positioned_writes = 0;
-    lie_at = lost;
-    save_once(folder.path(), 1, 2, 2);
-    lie_at = -1;
+    save_steps(folder.path(), 2, 2, lost);
     CAPTURE(lost);
     const std::filesystem::path second = folder.path() / folder_name_of(2);
     CHECK_FALSE(verify_checkpoint(second, true).whole());
