@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ["base", "topology", "schedule", "device", "tensor", "kernels", "comm", "autograd", "ops", "model", "parallel",
           "precision", "optim", "data", "runtime", "checkpoint", "observe", "recipe", "interop", "launch", "trainer",
-          "planner", "cuda"]
+          "planner", "accept", "cuda"]
 # What may never be reached, although it stands earlier.
 NEVER = {
     "model": {"comm", "topology", "parallel"},

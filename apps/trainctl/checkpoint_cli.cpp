@@ -26,9 +26,11 @@ ordered_json to_json(const CheckpointInfo& info) {
                         {"attempt", info.attempt},
                         {"manifest_sha256", info.manifest_sha256},
                         {"verified", info.verified},
+                        {"drilled", info.drilled},
                         {"pinned", info.pinned},
                         {"notes", info.notes}};
   if (info.verified) value["verified_how"] = info.verified_how, value["verified_ns"] = info.verified_ns;
+  if (info.drilled) value["drilled_how"] = info.drilled_how;
   if (info.pinned) value["pin_reason"] = info.pin_reason;
   return value;
 }
@@ -43,7 +45,11 @@ ordered_json to_json(const std::vector<StateClass>& classes) {
 }
 
 std::string marks_of(const CheckpointInfo& info) {
-  return info.verified && info.pinned ? "verified, pinned" : info.verified ? "verified" : info.pinned ? "pinned" : "";
+  std::string marks;
+  for (const auto& [set, word] :
+       {std::pair(info.verified, "verified"), {info.drilled, "drilled"}, {info.pinned, "pinned"}})
+    if (set) marks += (marks.empty() ? "" : ", ") + std::string(word);
+  return marks;
 }
 
 std::string wrapped(std::string_view text, int indent) {

@@ -21,6 +21,7 @@ struct ExitWith {
   int code = 0;
 };
 
+void add_accept_command(CLI::App& app);
 void add_check_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
 void add_checkpoint_export_command(CLI::App& group);  // below `checkpoint`

@@ -165,6 +165,7 @@ void inspect(const CheckpointOptions& o) {
   print_out(wrapped(info.reason, 2));
   if (info.verified)
     print_out(wrapped(fmt::format("verified {}: {}", date_of(info.verified_ns), info.verified_how), 2));
+  if (info.drilled) print_out(wrapped("drilled: " + info.drilled_how, 2));
   if (info.pinned) print_out(wrapped("pinned: " + info.pin_reason, 2));
   for (const std::string& note : info.notes) print_out(wrapped("note: " + note, 2));
   print_out(

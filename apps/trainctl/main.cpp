@@ -17,8 +17,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.option_defaults()->take_last();  // of an option given twice; lists say take_all
   app.get_formatter()->column_width(34);
-  for (const auto& add : {add_check_command, add_plan_command, add_launch_command, add_data_command,
-                          add_checkpoint_command, add_topology_command, add_schema_command, add_completion_command})
+  for (const auto& add :
+       {add_check_command, add_plan_command, add_launch_command, add_data_command, add_checkpoint_command,
+        add_accept_command, add_topology_command, add_schema_command, add_completion_command})
     add(app);
   refuse_empty_values(app);
   add_examples(app, {"trainctl check recipes/llama_tiny_text.json",

@@ -11,6 +11,7 @@ namespace trainctl {
 namespace {
 
 constexpr int64_t kBlocksPerRead = 2;
+constexpr int kReadsInFlight = 4;  // more bring nothing and cost memory that must be touched first
 
 int64_t bytes_of(const FileRecord& file, int64_t block) {
   return std::min(kBlockBytes, file.bytes - block * kBlockBytes);
@@ -21,6 +22,7 @@ int64_t bytes_of(const FileRecord& file, int64_t block) {
 void BlockReader::start() {
   damage_.reset();
   if (transfers_) return;
+  io_.depth = std::min(io_.depth, kReadsInFlight);
   slots_.resize(static_cast<size_t>(io_.depth));
   transfers_ = std::make_unique<Transfers>(io_);
 }

@@ -22,6 +22,8 @@ void CheckpointConfig::describe(ConfigVisitor& v) {
       "verify_after_save", verify_after_save,
       "readback: read every file back from the disk after the commit and write VERIFIED; training goes on meanwhile",
       one_of({"none", "readback"}));
+  v.field("stop_after_failures", stop_after_failures,
+          "saves that fail one after the other before the run ends with their cause; 0: it goes on", between(0, 1e9));
   v.field("deadline_s", deadline_s, "seconds within which all ranks must have written their parts", above(0));
   v.field("write_limit_bytes_per_s", write_limit_bytes_per_s,
           "at most so many bytes per second does each rank write of a checkpoint; 0: as fast as the disk goes",

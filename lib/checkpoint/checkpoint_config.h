@@ -20,6 +20,7 @@ struct CheckpointConfig {
   std::string verify_after_save = "none";  // none | readback
   bool at_end = true;                      // save the state after the last step
   double deadline_s = 600;                 // for all ranks' receipts
+  int64_t stop_after_failures = 0;         // saves that fail one after the other end the run; 0: never
   int64_t write_limit_bytes_per_s = 0;     // of each rank's data; 0: none
   std::string io = "auto";  // auto: io_uring and O_DIRECT where granted; threads: no io_uring; buffered: neither
   void describe(ConfigVisitor& v);

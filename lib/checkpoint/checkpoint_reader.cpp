@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json_node.h"
 
 namespace trainctl {
@@ -86,6 +87,27 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& folder, IoOption
     : info_(inspect_folder(folder, &manifest_)), blocks_(info_.folder, std::move(io)) {
   if (info_.state != CheckpointState::usable)
     fail(ErrorKind::checkpoint, fmt::format("{} cannot be used: {}", folder.string(), info_.reason));
+  make_index();
+}
+
+CheckpointReader::CheckpointReader(const std::filesystem::path& folder, const std::string& manifest_text,
+                                   const std::string& manifest_sha256, IoOptions io)
+    : blocks_(folder, std::move(io)) {
+  if (const std::string digest = sha256_hex(manifest_text); digest != manifest_sha256)
+    fail(ErrorKind::checkpoint, fmt::format("the manifest of {} came here with the SHA-256 {}, rank 0 read {}",
+                                            folder.string(), digest, manifest_sha256));
+  manifest_ = manifest_from_text(manifest_text, (folder / kManifestName).string());
+  info_.folder = folder;
+  info_.state = CheckpointState::usable;
+  info_.step = manifest_.step;
+  info_.kind = manifest_.kind;
+  info_.attempt = manifest_.attempt;
+  info_.manifest_sha256 = manifest_sha256;
+  for (const FileRecord& f : manifest_.files) info_.bytes += f.bytes;
+  make_index();
+}
+
+void CheckpointReader::make_index() {
   for (const TensorRecord& t : manifest_.tensors) index_[{t.name, t.role}] = &t;
   for (const FileRecord& f : manifest_.files) records_[f.path] = &f;
 }

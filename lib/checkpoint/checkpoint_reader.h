@@ -27,6 +27,10 @@ class CheckpointReader {
  public:
   // Throws Error{checkpoint} with the reason when the folder is not usable.
   explicit CheckpointReader(const std::filesystem::path& folder, IoOptions io = {});
+  // The same for a folder that another rank has found usable: from the text of its manifest.json, which must have this
+  // SHA-256. No file is looked at before it is read, and then block by block. Throws Error{checkpoint}.
+  CheckpointReader(const std::filesystem::path& folder, const std::string& manifest_text,
+                   const std::string& manifest_sha256, IoOptions io = {});
 
   const Manifest& manifest() const { return manifest_; }
   const CheckpointInfo& info() const { return info_; }
@@ -47,6 +51,7 @@ class CheckpointReader {
 
  private:
   struct Part;
+  void make_index();
   std::vector<Part> parts_of(const std::vector<ReadRequest>& requests) const;
 
   Manifest manifest_;  // before info_, whose making fills it

@@ -1,6 +1,7 @@
 // lib/checkpoint/checkpointer.cpp -- saving: agreement, staging, one writer thread at a time.
 #include "checkpoint/checkpointer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -52,6 +53,14 @@ Checkpointer::State::State(const CheckpointConfig& config, CheckpointerOptions o
              options_.agreement.rank < options_.agreement.world,
          "a checkpointer's rank lies outside its world");
   staging_ = std::make_unique<StagingArea>(arena_, catalog, options_.agreement.rank);
+  const int64_t limit = config_.write_limit_bytes_per_s, bytes = staging_->plan().image_bytes;
+  if (limit > 0 && static_cast<double>(bytes) > static_cast<double>(limit) * config_.deadline_s)
+    fail(ErrorKind::config,
+         fmt::format("checkpoint.write_limit_bytes_per_s = {}: the {} of one rank would take {:.0f} s, and "
+                     "checkpoint.deadline_s = {} ends every save before; use a limit of at least {:.0f}, or a longer "
+                     "deadline",
+                     limit, human_bytes(bytes), static_cast<double>(bytes) / static_cast<double>(limit),
+                     config_.deadline_s, std::ceil(static_cast<double>(bytes) / config_.deadline_s)));
 }
 
 Checkpointer::State::~State() {
@@ -118,8 +127,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
     report(std::move(outcome));
   };
   if (reason != SaveReason::interval) finish();
-  if (!ranks.all_agree(!in_flight()))
-    return end_here(false, true, "the previous save is still being written (on this or another rank)");
+  outcome.busy = !ranks.all_agree(!in_flight());
+  if (outcome.busy) return end_here(false, true, "the previous save is still being written (on this or another rank)");
   if (catalog_fingerprint(catalog) != staging_->fingerprint()) {
     staging_.reset();  // before the new one: both would not fit
     staging_ = std::make_unique<StagingArea>(arena_, catalog, ranks.rank);

@@ -49,6 +49,7 @@ std::string_view name(SaveReason reason);
 struct SaveOutcome {
   bool ok = false;
   bool skipped = false;  // nothing was attempted: a save was still in flight, no space, already there
+  bool busy = false;     // of the skipped: a save was still in flight; no failure of anything
   int64_t step = 0;
   std::string reason;  // why not ok; with ok: a remark (LATEST or retention failed after the commit), usually empty
   std::filesystem::path folder;
@@ -114,7 +115,8 @@ class Checkpointer {
 };
 
 // Takes staging_bytes(catalog) from `arena` (category other) now, and touches them; no other allocation is made later.
-// `arena` must outlive the result. On a shape-only device only the accounting happens.
+// `arena` must outlive the result. On a shape-only device only the accounting happens. Throws Error{config} when
+// write_limit_bytes_per_s lets no save end before deadline_s.
 Checkpointer build_checkpointer(const CheckpointConfig& config, CheckpointerOptions options, Arena& arena,
                                 const StateCatalog& catalog);
 

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "checkpoint/checkpointer_state.h"
+#include "checkpoint/posix_io.h"
 #include "checkpoint/restore.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/scan.h"
@@ -61,12 +63,48 @@ Candidates candidates_of(const std::string& text) {
 // Rank 0. "!why" when `from` stands for nothing.
 std::string look(const fs::path& own_folder, const std::string& from) {
   try {
-    if (from == "auto") return describe(scan_checkpoints(own_folder), false);
+    // A glance is enough: what is taken is looked at closely.
+    if (from == "auto") return describe(scan_checkpoints(own_folder, Look::glance), false);
     if (is_checkpoint_folder(from)) return describe({inspect_folder(from)}, true);
-    return describe(scan_checkpoints(checkpoint_root_of(from)), false);
+    return describe(scan_checkpoints(checkpoint_root_of(from), Look::glance), false);
   } catch (const std::exception& e) {
     return "!" + one_line(e.what());
   }
+}
+
+// A reader on every rank from one look at the folder: rank 0 checks markers, manifest, receipts and sizes, and hands
+// the manifest's text to the others. Null with `why` on every rank when rank 0 cannot use it.
+std::unique_ptr<CheckpointReader> open_together(const Agreement& ranks, const std::string& folder, const IoOptions& io,
+                                                std::string& why) {
+  std::unique_ptr<CheckpointReader> reader;
+  std::string word;  // "+<64 digits>\n<text>" or "-why"
+  if (ranks.rank == 0) {
+    try {
+      reader = std::make_unique<CheckpointReader>(folder, io);
+      const std::string& digest = reader->info().manifest_sha256;
+      word = "+" + digest + "\n";
+      if (ranks.world > 1) {
+        const std::string text = read_small_file(fs::path(folder) / kManifestName, kMaxRecordBytes);
+        if (sha256_hex(text) != digest) fail(ErrorKind::checkpoint, "its manifest changes while it is read");
+        word += text;
+      }
+    } catch (const Error& e) {
+      const std::string text = e.what(), prefix = folder + " cannot be used: ";
+      word = "-" + (text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+      reader.reset();
+    }
+  }
+  word = ranks.broadcast_from_rank0(word);
+  if (word.starts_with('-')) {
+    why = word.substr(1);
+    return nullptr;
+  }
+  try {
+    if (!reader) reader = std::make_unique<CheckpointReader>(folder, word.substr(66), word.substr(1, 64), io);
+  } catch (const Error& e) {
+    why = e.what();
+  }
+  return reader;
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -133,14 +171,9 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
   result.rejected = candidates.rejected;
   bool fell_back = false;
   for (const std::string& folder : candidates.usable) {
-    std::unique_ptr<CheckpointReader> reader;
     std::string why, misfit;
-    try {
-      reader = std::make_unique<CheckpointReader>(folder, io_options());
-      misfit = fit_faults(*reader, catalog);
-    } catch (const Error& e) {
-      why = e.what();
-    }
+    const std::unique_ptr<CheckpointReader> reader = open_together(ranks, folder, io_options(), why);
+    if (reader) misfit = fit_faults(*reader, catalog);
     // A state of another model is no damage: an older one would not fit either, or worse, would.
     if (!ranks.all_agree(misfit.empty()))
       fail(ErrorKind::checkpoint,

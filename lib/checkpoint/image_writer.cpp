@@ -34,7 +34,9 @@ class ImageWriter {
       : job_(job),
         staging_(staging),
         bucket_(job.write_limit_bytes_per_s, kWriteBytes, TokenBucket::Clock::now()),
-        transfers_(job.io) {}
+        transfers_(job.io) {
+    bucket_.take(kWriteBytes);  // a save starts without savings; later ones make up for oversleeping
+  }
 
   WrittenFiles run() {
     handles_.reserve(staging_.plan().files.size());  // transfers point at them
@@ -130,6 +132,14 @@ class ImageWriter {
 
 }  // namespace
 
-WrittenFiles write_images(const SaveJob& job, StagingArea& staging) { return ImageWriter(job, staging).run(); }
+WrittenFiles write_images(const SaveJob& job, StagingArea& staging) {
+  try {
+    return ImageWriter(job, staging).run();
+  } catch (const Error& e) {  // the queue does not know whose bytes it moves
+    const std::string data = (job.staging_folder() / "data").string(), what = e.what();
+    if (what.find(data) != std::string::npos) throw;
+    fail(e.kind(), fmt::format("cannot write {}: {}", data, what));
+  }
+}
 
 }  // namespace trainctl

@@ -41,18 +41,33 @@ std::string own_host() {
 
 std::string own_boot() { return first_line("/proc/sys/kernel/random/boot_id"); }
 
+// VERIFIED and DRILLED say how which manifest was proven.
+template <class Proof>
+std::string proof_text(std::string_view schema, const Proof& p) {
+  return with_self_digest({{"schema", record_schema(schema)},
+                           {"manifest_sha256", p.manifest_sha256},
+                           {"how", p.how},
+                           {"time_ns", p.time_ns}});
+}
+
+template <class Proof>
+Proof proof_from_text(std::string_view schema, std::string_view text, const std::string& source) {
+  const JsonNode root = parse_checkpoint_json(text, source);
+  const JsonFields fields(root, source);
+  check_schema(fields, schema);
+  Proof p{fields.hex("manifest_sha256", 64), fields.text("how"), fields.integer("time_ns")};
+  check_canonical(p, text, source);
+  return p;
+}
+
 }  // namespace
 
 std::string to_text(const Pinned& p) {
   return with_self_digest({{"schema", record_schema("trainctl-pinned")}, {"reason", p.reason}, {"time_ns", p.time_ns}});
 }
 
-std::string to_text(const Verified& v) {
-  return with_self_digest({{"schema", record_schema("trainctl-verified")},
-                           {"manifest_sha256", v.manifest_sha256},
-                           {"how", v.how},
-                           {"time_ns", v.time_ns}});
-}
+std::string to_text(const Verified& v) { return proof_text("trainctl-verified", v); }
+std::string to_text(const Drilled& d) { return proof_text("trainctl-drilled", d); }
 
 std::string to_text(const Verdict& v) {
   return with_self_digest({{"schema", record_schema("trainctl-verdict")},
@@ -83,12 +98,10 @@ Pinned pinned_from_text(std::string_view text, const std::string& source) {
 }
 
 Verified verified_from_text(std::string_view text, const std::string& source) {
-  const JsonNode root = parse_checkpoint_json(text, source);
-  const JsonFields fields(root, source);
-  check_schema(fields, "trainctl-verified");
-  Verified v{fields.hex("manifest_sha256", 64), fields.text("how"), fields.integer("time_ns")};
-  check_canonical(v, text, source);
-  return v;
+  return proof_from_text<Verified>("trainctl-verified", text, source);
+}
+Drilled drilled_from_text(std::string_view text, const std::string& source) {
+  return proof_from_text<Drilled>("trainctl-drilled", text, source);
 }
 
 Verdict verdict_from_text(std::string_view text, const std::string& source) {

@@ -21,6 +21,14 @@ struct Verified {
   int64_t time_ns = 0;
 };
 
+// A run was killed and resumed from the checkpoint with this manifest, in its own and in another layout, with the
+// numbers of the uninterrupted run.
+struct Drilled {
+  std::string manifest_sha256;
+  std::string how;
+  int64_t time_ns = 0;
+};
+
 // What one rank found when it read its files back after the commit.
 struct Verdict {
   std::string attempt;
@@ -44,12 +52,14 @@ struct Attempt {
 
 std::string to_text(const Pinned& pinned);
 std::string to_text(const Verified& verified);
+std::string to_text(const Drilled& drilled);
 std::string to_text(const Verdict& verdict);
 std::string to_text(const Attempt& attempt);
 
 // Each throws Error{checkpoint} naming `source`, the member and the rule.
 Pinned pinned_from_text(std::string_view text, const std::string& source);
 Verified verified_from_text(std::string_view text, const std::string& source);
+Drilled drilled_from_text(std::string_view text, const std::string& source);
 Verdict verdict_from_text(std::string_view text, const std::string& source);
 Attempt attempt_from_text(std::string_view text, const std::string& source);
 
@@ -60,6 +70,7 @@ OwnerState state_of(const Owner& owner);
 
 inline constexpr std::string_view kPinnedName = "PINNED";
 inline constexpr std::string_view kVerifiedName = "VERIFIED";
+inline constexpr std::string_view kDrilledName = "DRILLED";
 inline constexpr std::string_view kAttemptName = "attempt.json";
 
 }  // namespace trainctl

@@ -115,4 +115,8 @@ void mark_verified(const fs::path& folder, const std::string& manifest_sha256, c
   write_file_atomically(folder / kVerifiedName, to_text(Verified{manifest_sha256, how, wall_clock_ns()}));
 }
 
+void mark_drilled(const fs::path& folder, const std::string& manifest_sha256, const std::string& how) {
+  write_file_atomically(folder / kDrilledName, to_text(Drilled{manifest_sha256, how, wall_clock_ns()}));
+}
+
 }  // namespace trainctl

@@ -42,5 +42,7 @@ bool is_pinned(const std::filesystem::path& folder);
 
 // VERIFIED for the manifest of this digest.
 void mark_verified(const std::filesystem::path& folder, const std::string& manifest_sha256, const std::string& how);
+// DRILLED, the same way.
+void mark_drilled(const std::filesystem::path& folder, const std::string& manifest_sha256, const std::string& how);
 
 }  // namespace trainctl

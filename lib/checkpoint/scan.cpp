@@ -113,18 +113,26 @@ void read_marks(const fs::path& folder, CheckpointInfo& info) {
       info.notes.push_back(fmt::format("pinned, but the marker cannot be read: {}", e.what()));
     }
   }
-  if (!is_there(folder / kVerifiedName)) return;
-  try {
-    const Verified v =
-        verified_from_text(read_small_file(folder / kVerifiedName, 1 << 20), (folder / kVerifiedName).string());
-    if (v.manifest_sha256 != info.manifest_sha256)
-      refuse(fmt::format("it is of the manifest {}, this one's is {}", v.manifest_sha256, info.manifest_sha256));
+  const auto read_proof = [&](std::string_view marker, const auto& from_text, const auto& take) {
+    if (!is_there(folder / marker)) return;
+    try {
+      const auto proof = from_text(read_small_file(folder / marker, 1 << 20), (folder / marker).string());
+      if (proof.manifest_sha256 != info.manifest_sha256)
+        refuse(fmt::format("it is of the manifest {}, this one's is {}", proof.manifest_sha256, info.manifest_sha256));
+      take(proof);
+    } catch (const Error& e) {
+      info.notes.push_back(fmt::format("{} is ignored: {}", marker, e.what()));
+    }
+  };
+  read_proof(kVerifiedName, verified_from_text, [&info](const Verified& v) {
     info.verified = true;
     info.verified_how = v.how;
     info.verified_ns = v.time_ns;
-  } catch (const Error& e) {
-    info.notes.push_back(fmt::format("VERIFIED is ignored: {}", e.what()));
-  }
+  });
+  read_proof(kDrilledName, drilled_from_text, [&info](const Drilled& d) {
+    info.drilled = true;
+    info.drilled_how = d.how;
+  });
 }
 
 CheckpointInfo judge(const fs::path& folder, const std::function<void(const Committed&)>& check) {

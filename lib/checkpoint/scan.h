@@ -31,6 +31,8 @@ struct CheckpointInfo {
   bool verified = false;  // VERIFIED names the manifest that COMMITTED names
   std::string verified_how;
   int64_t verified_ns = 0;
+  bool drilled = false;  // and so does DRILLED
+  std::string drilled_how;
   std::vector<std::string> notes;  // markers that say nothing: torn, or of another manifest
 };
 

@@ -15,7 +15,10 @@
 namespace trainctl {
 namespace {
 
-constexpr int64_t kPiece = 4 << 20;          // bytes one thread takes at a time
+// Bytes one thread takes at a time. A plain copy is long enough that memcpy goes past the caches; one that is checked
+// afterwards stays in them.
+constexpr int64_t kPiece = 64 << 20;
+constexpr int64_t kCheckedPiece = 4 << 20;
 constexpr int64_t kWorthThreads = 32 << 20;  // below this a thread costs more than it brings
 
 struct Piece {
@@ -71,8 +74,9 @@ std::string StagingArea::stage(const StateCatalog& catalog, int threads) {
       total += t.bytes;
       const bf16* derived =
           t.derived < 0 ? nullptr : static_cast<const bf16*>(catalog[static_cast<size_t>(t.derived)].local.data());
-      for (int64_t at = 0; at < t.bytes; at += kPiece)
-        pieces.push_back({static_cast<const char*>(e.local.data()) + at, to + at, std::min(kPiece, t.bytes - at),
+      const int64_t piece = derived ? kCheckedPiece : kPiece;
+      for (int64_t at = 0; at < t.bytes; at += piece)
+        pieces.push_back({static_cast<const char*>(e.local.data()) + at, to + at, std::min(piece, t.bytes - at),
                           derived ? derived + at / 4 : nullptr, t.entry});
     }
   if (stream) stream->synchronize();

@@ -17,9 +17,8 @@ TokenBucket::Clock::duration TokenBucket::wait(Clock::time_point now) {
     tokens_ = std::min(burst_, tokens_ + rate_ * std::chrono::duration<double>(now - filled_).count());
     filled_ = now;
   }
-  if (tokens_ > 0) return Clock::duration::zero();
-  // Until the debt is paid and there is something to take; rounded up, so that waiting so long is enough.
-  const double seconds = std::min((1 - tokens_) / rate_, 1e9);
+  if (tokens_ >= 0) return Clock::duration::zero();
+  const double seconds = std::min(-tokens_ / rate_, 1e9);  // rounded up below: waiting so long must be enough
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)) + Clock::duration(1);
 }
 

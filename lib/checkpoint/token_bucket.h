@@ -6,8 +6,8 @@
 
 namespace trainctl {
 
-// Holds at most `burst_bytes` tokens and starts full. A request larger than the bucket goes into debt, which the next
-// ones wait for: over any time t at most burst + rate * t + (one request) bytes pass. The caller brings the clock.
+// Holds at most `burst_bytes` tokens and starts full. Who finds no debt may take any amount, and the next ones wait
+// until it is paid: over any time t at most burst + rate * t + (one request) bytes pass. The caller brings the clock.
 class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;

@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 
 #include "base/error.h"
 
 namespace trainctl {
+namespace {
+constexpr int kPatience = 200;  // EAGAIN in a row, with a pause of 1 ms each
+}
 
 Transfers::Transfers(const IoOptions& options) : opened_(open_queue(options)), use_direct_(options.use_direct) {
   slots_.resize(static_cast<size_t>(opened_.queue->depth()));
@@ -34,7 +39,7 @@ void Transfers::start(const Transfer& transfer) {
   size_t free = 0;
   while (free < slots_.size() && slots_[free].busy) ++free;
   ensure(free < slots_.size(), "a transfer was started although the queue is full");
-  slots_[free] = {transfer, 0, false, false};
+  slots_[free] = {transfer, 0, false, 0};
   submit(free);
 }
 
@@ -71,20 +76,23 @@ bool Transfers::account(Slot& slot, int64_t result) {
     cached_ = true;
   };
   // Every transfer that was in flight when O_DIRECT was given up comes by here: those may go on as well.
-  if (result == -EINVAL && use_direct_ && (t.file->direct() || !slot.stalled)) {
+  if (result == -EINVAL && use_direct_ && (t.file->direct() || slot.stalls == 0)) {
     if (t.file->direct()) to_page_cache("O_DIRECT is refused");
-    slot.stalled = true;
+    ++slot.stalls;
     return false;
   }
-  if (result < 0 && result != -EAGAIN) refuse(std::generic_category().message(static_cast<int>(-result)));
+  if (result == -EAGAIN && ++slot.stalls < kPatience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return false;
+  }
+  if (result < 0) refuse(std::generic_category().message(static_cast<int>(-result)));
   if (result == 0 && !t.write)
     refuse(fmt::format("it ends at byte {}, {} more are needed", t.offset + slot.moved, t.need - slot.moved));
-  if (result <= 0) {
-    if (slot.stalled) refuse("no byte is accepted");
-    slot.stalled = true;
+  if (result == 0) {
+    if (++slot.stalls > 1) refuse("no byte is accepted");
     return false;
   }
-  slot.stalled = false;
+  slot.stalls = 0;
   slot.moved += result;
   if (slot.moved >= t.need) return true;
   if (t.file->direct() && slot.moved % kDirectAlignment != 0) to_page_cache("a direct transfer ended off a boundary");

@@ -24,9 +24,9 @@ struct Transfer {
   uint64_t tag = 0;
 };
 
-// EINTR and short counts go on; no progress twice in a row, and every other error, is a failure. A file that accepts
-// O_DIRECT and then refuses the transfer (EINVAL), or leaves an unaligned rest, goes on through the page cache.
-// Belongs to one thread.
+// EINTR and short counts go on, EAGAIN for a while; no progress twice in a row, and every other error, is a failure. A
+// file that accepts O_DIRECT and then refuses the transfer (EINVAL), or leaves an unaligned rest, goes on through the
+// page cache. Belongs to one thread.
 class Transfers {
  public:
   explicit Transfers(const IoOptions& options);
@@ -53,7 +53,8 @@ class Transfers {
   struct Slot {
     Transfer transfer;
     int64_t moved = 0;
-    bool busy = false, stalled = false;
+    bool busy = false;
+    int stalls = 0;  // attempts in a row without progress
   };
   void submit(size_t slot);
   bool account(Slot& slot, int64_t result);  // true: whole

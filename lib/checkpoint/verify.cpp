@@ -77,7 +77,8 @@ void check_blocks(const fs::path& folder, const FileRecord& file, int64_t before
 
 void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {
   std::set<std::string> known = {std::string(kManifestName), std::string(kCommittedName), std::string(kUnusableName),
-                                 std::string(kPinnedName),   std::string(kVerifiedName),  std::string(kAttemptName)};
+                                 std::string(kPinnedName),   std::string(kVerifiedName),  std::string(kDrilledName),
+                                 std::string(kAttemptName)};
   for (const FileRecord& f : manifest.files) known.insert(f.path);
   for (const ReceiptRecord& r : manifest.receipts) known.insert(r.path);
   for (const MetaRecord& f : manifest.meta) known.insert(f.path);

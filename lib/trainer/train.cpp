@@ -194,13 +194,17 @@ class RankRun {
       const std::vector<TrafficRow> traffic_before = engine_->world->traffic();
       const int64_t flops_before = engine_->context->flops();
       const StepReport report = engine_->runtime->step(step);
-      const bool stop = engine_->any_rank_asks(first() && std::filesystem::exists(paths_.stop_request()));
+      bool stop = engine_->any_rank_asks(stop_is_requested() || saves_keep_failing());
       count_step(step, traffic_before, flops_before);
       last_ = report;
       done_steps_ = step;
       log_step(report);
       if (recipe_.runtime.eval_every_steps > 0 && (step % recipe_.runtime.eval_every_steps == 0 || step == steps))
         evaluate(step);
+      if (stop && recipe_.checkpoint.stop_after_failures > 0) {  // which of the two was it?
+        if (engine_->any_rank_asks(saves_keep_failing())) give_up_saving();
+        stop = engine_->any_rank_asks(stop_is_requested());
+      }
       const bool last = step == steps;
       if (stop && !last)
         save(SaveReason::signal);
@@ -262,13 +266,33 @@ class RankRun {
   void log_saves(const std::vector<SaveOutcome>& outcomes) {
     for (const SaveOutcome& o : outcomes) {
       last_save_failed_ = !o.ok;
+      if (o.ok) failed_saves_ = 0;
+      if (!o.ok && !o.busy) ++failed_saves_, save_failure_ = o.reason;
       if (o.ok)
-        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all){}", o.step, o.folder.string(),
-                   o.staging_s * 1e3, o.total_s, o.reason.empty() ? "" : "; " + o.reason);
+        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
+                   o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
+                   o.reason.empty() ? "" : "; " + o.reason);
       else
         tell("warning",
              fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));
     }
+  }
+
+  bool stop_is_requested() const { return first() && std::filesystem::exists(paths_.stop_request()); }
+
+  bool saves_keep_failing() const {
+    const int64_t limit = recipe_.checkpoint.stop_after_failures;
+    return limit > 0 && failed_saves_ >= limit;
+  }
+
+  // All ranks. Returns when the save that was still in flight ended the row of failures.
+  void give_up_saving() {
+    end_saves();
+    if (!engine_->any_rank_asks(saves_keep_failing())) return;
+    const std::string why = engine_->broadcast_text(save_failure_);
+    fail(ErrorKind::environment,
+         fmt::format("{} saves in a row failed (checkpoint.stop_after_failures): {}; older checkpoints stand",
+                     failed_saves_, why));
   }
 
   [[noreturn]] TrainEnd throw_unsaved() {
@@ -333,6 +357,8 @@ class RankRun {
   StepReport last_;
   int64_t done_steps_ = 0;
   bool last_save_failed_ = false;
+  int64_t failed_saves_ = 0;  // in a row
+  std::string save_failure_;
 };
 
 }  // namespace

@@ -5,7 +5,9 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(LIBURING IMPORTED_TARGET liburing)  # without it checkpoints are written by threads
+if(TRAINCTL_URING)
+  pkg_check_modules(LIBURING IMPORTED_TARGET liburing)  # without it checkpoints are written by threads
+endif()
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 # Found by hand: Debian's dnnl-config.cmake demands OpenCL's development files, which the CPU engine does not use.

@@ -222,6 +222,31 @@ TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fa
   }
 }
 
+TEST_CASE("with checkpoint.stop_after_failures a run ends with 3 and the cause, without it it goes on",
+          "[fault][worker]") {
+  LaunchFixture fixture(4);
+  fixture.use_real_worker();
+  REQUIRE(fixture.launch(four_ranks({"--set", "checkpoint.every_steps=2"}), "", 90).exit_code == 0);
+  // Nothing can be staged any more.
+  const std::filesystem::path staging = fixture.run_dir() / "checkpoints/.staging";
+  std::filesystem::remove_all(staging);
+  std::ofstream(staging) << "in the way";
+  const std::vector<std::string> on = {"--set", "runtime.steps=10",       "--set", "checkpoint.every_steps=1",
+                                       "--set", "checkpoint.at_end=false"};
+  auto strict = on;
+  strict.insert(strict.end(), {"--set", "checkpoint.stop_after_failures=3"});
+  const SubprocessResult stopped = fixture.launch(four_ranks(strict), "", 90);
+  INFO(stopped.err << stopped.out);
+  CHECK(stopped.exit_code == 3);
+  const std::string first_line = stopped.err.substr(stopped.err.find("trainctl: environment"));
+  CHECK_THAT(first_line.substr(0, first_line.find('\n')), Contains("3 saves in a row failed") && Contains(".staging"));
+  CHECK(steps_of(fixture) == one_to(8));  // the third failure is told after step 7, and heard in step 8
+  const SubprocessResult patient = fixture.launch(four_ranks(on), "", 90);
+  INFO(patient.err << patient.out);
+  CHECK(patient.exit_code == 0);
+  CHECK(steps_of(fixture) == one_to(10));
+}
+
 TEST_CASE("a worker outside the planned world refuses, and writes nothing", "[fault][worker]") {
   LaunchFixture fixture(5);
   fixture.use_real_worker();

@@ -232,13 +232,20 @@ void on_ranks(int64_t world, const std::function<void(int64_t)>& body) {
     if (e) std::rethrow_exception(e);
 }
 
-void save_once(const fs::path& folder, int64_t world, int64_t step, uint32_t salt, int64_t keep) {
+const std::vector<std::string>& io_paths() {
+  static const std::vector<std::string> all = {"auto", "threads", "buffered"};
+  return all;
+}
+
+void save_once(const fs::path& folder, int64_t world, int64_t step, uint32_t salt, int64_t keep,
+               const std::string& io) {
   ThreadWorld ranks(world);
   on_ranks(world, [&](int64_t r) {
     RankState state(small_model(), r, world);
     state.fill(salt);
     CheckpointConfig config;
     config.keep = keep;
+    config.io = io;
     config.deadline_s = 30;
     Checkpointer checkpointer =
         build_checkpointer(config, options_for(folder, ranks.agreement(r)), state.arena(), state.catalog);

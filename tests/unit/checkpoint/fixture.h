@@ -84,8 +84,15 @@ ScalarState scalars_at(int64_t step);
 // Runs `body(rank)` on one thread per rank; rethrows the first exception.
 void on_ranks(int64_t world, const std::function<void(int64_t)>& body);
 
+// checkpoint.io, every value: tests that break off saves run on each path to the disk.
+const std::vector<std::string>& io_paths();
+
 // Saves one checkpoint of small_model() with `world` ranks; throws when it was not committed.
-void save_once(const std::filesystem::path& folder, int64_t world, int64_t step, uint32_t salt, int64_t keep = 3);
+void save_once(const std::filesystem::path& folder, int64_t world, int64_t step, uint32_t salt, int64_t keep = 3,
+               const std::string& io = "auto");
+
+// Allocations of more than 1 MiB by operator new, in this program so far.
+int64_t large_allocations();
 
 std::string file_bytes(const std::filesystem::path& path);
 void put_byte(const std::filesystem::path& path, size_t at, char byte);  // in place

@@ -32,7 +32,8 @@ int64_t restored_step(const fs::path& folder) {
 
 // One save of `step` by `world` ranks into `folder`; at every protocol step of rank `watched`, copies the folder.
 std::vector<std::pair<SavePoint, fs::path>> snapshots_of_save(const fs::path& folder, const fs::path& copies,
-                                                              int64_t world, int64_t watched, int64_t step) {
+                                                              int64_t world, int64_t watched, int64_t step,
+                                                              const std::string& io = "auto") {
   std::vector<std::pair<SavePoint, fs::path>> snapshots;
   ThreadWorld ranks(world);
   on_ranks(world, [&](int64_t r) {
@@ -40,6 +41,7 @@ std::vector<std::pair<SavePoint, fs::path>> snapshots_of_save(const fs::path& fo
     state.fill(static_cast<uint32_t>(step));
     CheckpointConfig config;
     config.keep = 2;
+    config.io = io;
     CheckpointerOptions options = options_for(folder, ranks.agreement(r));
     if (r == watched)
       options.on_point = [&](SavePoint point) {
@@ -60,14 +62,15 @@ std::vector<std::pair<SavePoint, fs::path>> snapshots_of_save(const fs::path& fo
 
 TEST_CASE("killed after any step of the protocol, a run finds the previous checkpoint or the new one whole",
           "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
   for (const int64_t world : {1, 2}) {
     ScratchFolder folder, copies;
     int64_t previous = -1;
     for (const int64_t step : {1, 2, 3, 4}) {  // the third and fourth also run retention
-      const auto snapshots = snapshots_of_save(folder.path(), copies.path(), world, 0, step);
+      const auto snapshots = snapshots_of_save(folder.path(), copies.path(), world, 0, step, io);
       REQUIRE(snapshots.size() == static_cast<size_t>(kSavePoints));
       for (const auto& [point, copy] : snapshots) {
-        CAPTURE(world, step, static_cast<int>(point));
+        CAPTURE(io, world, step, static_cast<int>(point));
         CHECK(restored_step(copy) == (point >= SavePoint::committed ? step : previous));
         save_once(copy, 1, step + 10, static_cast<uint32_t>(step + 10));  // and the next save works there
         CHECK(restored_step(copy) == step + 10);
@@ -90,13 +93,15 @@ TEST_CASE("a killed rank other than 0 leaves the previous checkpoint usable", "[
 
 TEST_CASE("a process killed at random moments while it saves again and again never loses what was committed",
           "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
+  CAPTURE(io);
   ScratchFolder folder;
   int64_t newest = -1;
   for (uint64_t trial = 0; trial < 25; ++trial) {
     const pid_t child = ::fork();
     if (child == 0) {  // no test macros here
       for (int64_t step = newest + 1; step < newest + 100000; ++step)
-        save_once(folder.path(), 1, step, static_cast<uint32_t>(step), 2);
+        save_once(folder.path(), 1, step, static_cast<uint32_t>(step), 2, io);
       ::_exit(0);
     }
     // Once it has committed something new, at any moment of the saves after that.
@@ -140,11 +145,12 @@ TEST_CASE("replacing a step keeps the old one until the new one is committed", "
 
 TEST_CASE("a save that fails at any step is a value with a reason, never an exception, and costs no older one",
           "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
   for (int p = 0; p < kSavePoints; ++p) {
     const auto failing = static_cast<SavePoint>(p);
     for (const int64_t failing_rank : {0, 1}) {
       if (failing_rank == 1 && failing >= SavePoint::receipt) continue;  // rank 1 ends there
-      CAPTURE(p, failing_rank);
+      CAPTURE(io, p, failing_rank);
       ScratchFolder folder;
       save_once(folder.path(), 2, 1, 1);
       ThreadWorld ranks(2);
@@ -159,6 +165,7 @@ TEST_CASE("a save that fails at any step is a value with a reason, never an exce
         };
         CheckpointConfig config;
         config.deadline_s = 30;
+        config.io = io;
         Checkpointer c = build_checkpointer(config, std::move(options), state.arena(), state.catalog);
         c.save(state.catalog, scalars_at(2), SaveReason::interval);
         first[static_cast<size_t>(r)] = c.wait().front();

@@ -186,6 +186,29 @@ TEST_CASE("staging takes exactly the bytes that staging_bytes says, once, also s
   CHECK(arena.counters().now[static_cast<size_t>(MemoryCategory::other)] == expected);
 }
 
+TEST_CASE("after the first save no save allocates more than 1 MiB at once", "[checkpoint]") {
+  const std::string io = GENERATE(from_range(io_paths()));
+  CAPTURE(io);
+  ScratchFolder folder;
+  RankState state(
+      {{"w", "weight", DType::f64, {1300, 1024}, -1, ""}, {"w", "exp_avg", DType::f64, {400, 1024}, -1, ""}}, 0, 1);
+  state.fill(1);
+  CheckpointConfig config;
+  config.io = io;
+  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+  const int64_t system = state.arena().counters().system_allocations;
+  int64_t large = 0;
+  for (int64_t step = 1; step <= 4; ++step) {
+    if (step == 2) large = large_allocations();
+    c.save(state.catalog, scalars_at(step), SaveReason::interval);
+    CHECK(c.wait().front().ok);
+  }
+  CHECK(large_allocations() == large);
+  CHECK(state.arena().counters().system_allocations == system);
+  const std::vector<char> counted(2 << 20);  // the counter does count
+  CHECK(large_allocations() == large + 1);
+}
+
 TEST_CASE("a state with infinities or NaNs is kept as intermediate and never resumed by itself", "[checkpoint]") {
   ScratchFolder folder;
   RankState state(small_model(), 0, 1);
@@ -241,6 +264,60 @@ TEST_CASE("asking for a checkpoint that is not there is an error, an empty folde
   CHECK_FALSE(c.restore(state.catalog).found);
   CHECK_THROWS_AS(c.restore(state.catalog, (folder.path() / "step-00000004").string()), Error);
   CHECK_THROWS_AS(c.restore(state.catalog, folder.path().string()), Error);
+}
+
+TEST_CASE("rank 0 reads the manifest for all; a text that changed on the way is refused by every rank",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 2, 1, 1);
+  for (const bool garbled : {false, true}) {
+    ThreadWorld ranks(3);
+    std::vector<std::string> what(3);
+    on_ranks(3, [&](int64_t r) {
+      RankState state(small_model(), r, 3);
+      Agreement agreement = ranks.agreement(r);
+      if (r == 2)
+        agreement.broadcast_from_rank0 = [inner = agreement.broadcast_from_rank0, garbled](const std::string& text) {
+          std::string got = inner(text);
+          if (garbled && got.size() > 1000) got[500] ^= 1;  // the manifest, not the list of candidates
+          return got;
+        };
+      Checkpointer c =
+          build_checkpointer({}, options_for(folder.path(), std::move(agreement)), state.arena(), state.catalog);
+      try {
+        if (c.restore(state.catalog).step != 1 || !state.difference(1).empty()) what[static_cast<size_t>(r)] = "wrong";
+      } catch (const Error& e) {
+        what[static_cast<size_t>(r)] = e.what();
+      }
+    });
+    for (int64_t r = 0; r < 3; ++r) {
+      CAPTURE(r, what[static_cast<size_t>(r)]);
+      CHECK((what[static_cast<size_t>(r)].find("none can be used") != std::string::npos) == garbled);
+    }
+    if (garbled) CHECK(what[2].find("came here with the SHA-256") != std::string::npos);
+  }
+}
+
+TEST_CASE("a manifest that only rank 0 can judge rejects the checkpoint on all ranks with rank 0's reason",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 2, 1, 1);
+  save_once(folder.path(), 2, 2, 2);
+  const std::filesystem::path manifest = folder.path() / "step-00000002/manifest.json";
+  put_byte(manifest, file_bytes(manifest).size() / 2, '~');  // a glance does not see it
+  ThreadWorld ranks(2);
+  std::vector<RestoreResult> results(2);
+  on_ranks(2, [&](int64_t r) {
+    RankState state(small_model(), r, 2);
+    Checkpointer c =
+        build_checkpointer({}, options_for(folder.path(), ranks.agreement(r)), state.arena(), state.catalog);
+    results[static_cast<size_t>(r)] = c.restore(state.catalog);
+  });
+  for (const RestoreResult& result : results) {
+    CHECK(result.step == 1);
+    REQUIRE(result.rejected.size() == 1);
+    CHECK(result.rejected[0].find("step-00000002: manifest.json has the SHA-256") != std::string::npos);
+  }
 }
 
 }  // namespace trainctl::testing
