@@ -132,6 +132,14 @@ class ImageWriter {
 
 }  // namespace
 
-WrittenFiles write_images(const SaveJob& job, StagingArea& staging) { return ImageWriter(job, staging).run(); }
+WrittenFiles write_images(const SaveJob& job, StagingArea& staging) {
+  try {
+    return ImageWriter(job, staging).run();
+  } catch (const Error& e) {  // the queue does not know whose bytes it moves
+    const std::string data = (job.staging_folder() / "data").string(), what = e.what();
+    if (what.find(data) != std::string::npos) throw;
+    fail(e.kind(), fmt::format("cannot write {}: {}", data, what));
+  }
+}
 
 }  // namespace trainctl

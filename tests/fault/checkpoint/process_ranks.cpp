@@ -10,16 +10,23 @@
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace trainctl::testing {
 namespace {
 
-constexpr size_t kMaxRanks = 8, kTextBytes = 4096;
+constexpr size_t kMaxRanks = 8, kTextBytes = 1 << 18;
 
 struct Words {
   int64_t number = 0, bytes = 0;
   std::array<char, kTextBytes> text{};
+};
+
+struct Heard {
+  int64_t number = 0;
+  std::string text;
 };
 
 // Two sets of words in turn: a rank is at most one round ahead of the slowest.
@@ -43,7 +50,7 @@ class Meeting {
   }
 
   // Everybody's words, by rank.
-  std::array<Words, kMaxRanks> exchange(int64_t number, const std::string& text) {
+  std::vector<Heard> exchange(int64_t number, const std::string& text) {
     const size_t turn = static_cast<size_t>(round_ % 2);
     Words& mine = (*table_)[rank_].words[turn];
     if (text.size() > kTextBytes) throw std::runtime_error("the text is too long for the meeting place");
@@ -51,19 +58,18 @@ class Meeting {
     mine.bytes = static_cast<int64_t>(text.size());
     std::memcpy(mine.text.data(), text.data(), text.size());
     (*table_)[rank_].rounds = ++round_;
-    std::array<Words, kMaxRanks> all;
+    std::vector<Heard> all;
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (size_t r = 0; r < world_; ++r) {
       while ((*table_)[r].rounds < round_) {
         if (std::chrono::steady_clock::now() > end) throw std::runtime_error("a rank never came to the meeting");
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
-      all[r] = (*table_)[r].words[turn];
+      const Words& words = (*table_)[r].words[turn];
+      all.push_back({words.number, std::string(words.text.data(), static_cast<size_t>(words.bytes))});
     }
     return all;
   }
-
-  size_t world() const { return world_; }
 
  private:
   Table* table_ = nullptr;  // lives as long as the process
@@ -78,20 +84,15 @@ Agreement process_agreement(const std::filesystem::path& path, int64_t rank, int
   Agreement a;
   a.rank = rank;
   a.world = world;
-  a.broadcast_from_rank0 = [meeting](const std::string& text) {
-    const Words words = meeting->exchange(0, text)[0];
-    return std::string(words.text.data(), static_cast<size_t>(words.bytes));
-  };
+  a.broadcast_from_rank0 = [meeting](const std::string& text) { return meeting->exchange(0, text)[0].text; };
   a.all_agree = [meeting](bool yes) {
     bool all = true;
-    const auto words = meeting->exchange(yes, "");
-    for (size_t r = 0; r < meeting->world(); ++r) all = all && words[r].number != 0;
+    for (const Heard& heard : meeting->exchange(yes, "")) all = all && heard.number != 0;
     return all;
   };
   a.sum = [meeting](int64_t value) {
     int64_t sum = 0;
-    const auto words = meeting->exchange(value, "");
-    for (size_t r = 0; r < meeting->world(); ++r) sum += words[r].number;
+    for (const Heard& heard : meeting->exchange(value, "")) sum += heard.number;
     return sum;
   };
   return a;
