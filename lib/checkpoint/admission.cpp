@@ -28,6 +28,17 @@ void lay_ballast(const fs::path& root, int64_t bytes) {
   }
 }
 
+// Not synced here, where training waits: the manifest's and the receipts' own syncs cover these names before the folder
+// is published.
+void make_attempt_folders(const fs::path& staging) {
+  for (const char* name : {"data", "receipts"}) {
+    std::error_code code;
+    fs::create_directories(staging / name, code);
+    if (code)
+      fail(ErrorKind::environment, fmt::format("cannot create {}: {}", (staging / name).string(), code.message()));
+  }
+}
+
 // A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor.
 void drop_superseded(const fs::path& root) {
   for (const std::string& entry : names_in(root)) {
@@ -64,8 +75,7 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t 
     job.root = root;
     job.step = step;
     job.attempt = random_hex(32);
-    make_directories(job.staging_folder() / "data");
-    make_directories(job.staging_folder() / "receipts");
+    make_attempt_folders(job.staging_folder());
     admission.attempt = job.attempt;
     admission.go = true;
   } catch (const std::exception& e) {

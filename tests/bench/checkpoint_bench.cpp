@@ -48,7 +48,10 @@ int main(int argc, char** argv) {
   int code = 0;
   try {
     std::filesystem::create_directories(o.folder);
-    if (o.wants("stall")) bench_stall(o);
+    if (o.wants("stall")) {
+      bench_stall(o);
+      bench_lazy_stall(o);
+    }
     if (o.wants("disk")) bench_write_and_load(o);
     if (o.wants("bytes")) bench_written_bytes(o);
     if (o.wants("slowdown")) bench_step_slowdown(o);

@@ -65,6 +65,7 @@ class DiskYardstick {
 
 // Every case checks what it measured and throws when it is wrong.
 void bench_stall(const CheckpointBenchOptions& options);
+void bench_lazy_stall(const CheckpointBenchOptions& options);
 void bench_write_and_load(const CheckpointBenchOptions& options);
 void bench_written_bytes(const CheckpointBenchOptions& options);
 void bench_step_slowdown(const CheckpointBenchOptions& options);

@@ -91,6 +91,7 @@ void bench_stall(const CheckpointBenchOptions& o) {
   CheckpointConfig config;
   config.keep = 1;
   config.io = o.io;
+  config.copy = "blocking";
   Checkpointer c = build_checkpointer(config, testing::options_for(o.folder / "run"), state.arena(), state.catalog());
   std::vector<double> copies, staging, calls;
   for (int i = 0; i <= o.repeats; ++i) {

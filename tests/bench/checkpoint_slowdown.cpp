@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "base/error.h"
@@ -91,6 +92,55 @@ void fly(Trainee& trainee, Checkpointer& c, Flight& flight) {
 
 }  // namespace
 
+// What a lazily copied save takes from training: the call, and the optimizer's waiting in the step after it.
+void bench_lazy_stall(const CheckpointBenchOptions& o) {
+  Trainee trainee(o.threads);
+  for (int i = 0; i < 3; ++i) trainee.step();
+  CheckpointConfig config;
+  config.keep = 1;
+  config.io = o.io;
+  const StateCatalog catalog = trainee.engine().catalog();
+  Checkpointer c = build_checkpointer(config, testing::options_for(o.folder / "run"), *trainee.engine().arena, catalog);
+  trainee.engine().runtime->before_update([&c] { c.wait_copied(); });
+  int64_t bytes = 0;
+  for (const StateEntry& e : catalog) bytes += e.local.bytes();
+  std::vector<char> warm(static_cast<size_t>(bytes), 1);
+  std::vector<double> copies, stalls, waits, quiet, after;
+  for (int i = 0; i <= 2 * o.repeats; ++i) {
+    double start = now_s();
+    int64_t at = 0;
+    for (const StateEntry& e : catalog) {
+      std::memcpy(warm.data() + at, e.local.data(), static_cast<size_t>(e.local.bytes()));
+      at += e.local.bytes();
+    }
+    const double copy = now_s() - start;
+    const double before = trainee.step();
+    start = now_s();
+    c.save(catalog, testing::scalars_at(trainee.steps()), SaveReason::interval);
+    const double call = now_s() - start;
+    const double next = trainee.step();
+    const std::vector<SaveOutcome> outcomes = c.wait();
+    if (outcomes.size() != 1 || !outcomes[0].ok) fail(ErrorKind::internal, "not saved");
+    if (const VerifyReport report = verify_checkpoint(outcomes[0].folder, true); !report.whole())
+      fail(ErrorKind::internal, report.faults.front());
+    if (i == 0) continue;
+    copies.push_back(copy);
+    stalls.push_back(call + outcomes[0].staging_s);
+    waits.push_back(outcomes[0].staging_s);
+    quiet.push_back(before);
+    after.push_back(next);
+  }
+  trainee.check();
+  fs::remove_all(o.folder / "run");
+  const double copy = median(copies);
+  fmt::print(
+      "stall, lazy copy, {:.2f} GB: memcpy {:.0f} ms  save() and waiting {:.2f} x (waiting alone {:.2f} x)  step "
+      "{:.0f} ms, "
+      "with the copy beside it {:.2f} x\n",
+      static_cast<double>(bytes) / 1e9, copy * 1e3, median(stalls) / copy, median(waits) / copy, median(quiet) * 1e3,
+      median(after) / median(quiet));
+}
+
 void bench_step_slowdown(const CheckpointBenchOptions& o) {
   Trainee trainee(o.threads);
   for (int i = 0; i < 3; ++i) trainee.step();
@@ -101,6 +151,7 @@ void bench_step_slowdown(const CheckpointBenchOptions& o) {
     config.write_limit_bytes_per_s = limit;
     Checkpointer c = build_checkpointer(config, testing::options_for(o.folder / "run"), *trainee.engine().arena,
                                         trainee.engine().catalog());
+    trainee.engine().runtime->before_update([&c] { c.wait_copied(); });
     Flight flight;
     // Without a limit a save is over after few steps: more of them.
     for (int i = 0; i < o.repeats * (limit == 0 ? 4 : 1); ++i) fly(trainee, c, flight);
