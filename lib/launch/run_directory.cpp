@@ -29,11 +29,25 @@ std::string lock_note() {
                      local_time(std::chrono::system_clock::now(), "%Y-%m-%d %H:%M:%S"));
 }
 
-void refuse_foreign_files(const fs::path& root) {
+// True for what a launcher that was killed before it wrote launch.json leaves: its lock, and what write_run_files puts
+// there first, the folders still empty.
+bool is_of_a_killed_start(const RunPaths& paths, const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const fs::path path = entry.path();
+  if (path == paths.lock()) return true;
+  if (!fs::exists(paths.lock(), ignored)) return false;
+  if (path == paths.logs() || path == paths.errors() || path == paths.checkpoints()) return fs::is_empty(path, ignored);
+  for (const fs::path& file : {paths.recipe(), paths.plan(), paths.launch()})
+    if (path == file || path.string().starts_with(file.string() + ".tmp.")) return true;
+  return false;
+}
+
+void refuse_foreign_files(const RunPaths& paths) {
+  const fs::path& root = paths.root;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string file = entry.path().filename().string();
-    if (file == "lock") continue;  // left by an attempt that ended before it wrote anything
+    if (is_of_a_killed_start(paths, entry)) continue;
     fail(ErrorKind::usage,
          fmt::format("--run-dir {} is no run directory: it has {} but no launch.json; choose a new or "
                      "empty folder",
@@ -72,7 +86,7 @@ RunDirectory open_run_directory(const fs::path& root, const std::string& resume)
   if (fs::exists(root, ignored) && !fs::is_directory(root, ignored))
     fail(ErrorKind::usage, fmt::format("--run-dir {} is a file; a folder is needed", root.string()));
   directory.continues = fs::exists(directory.paths.launch());
-  if (!directory.continues) refuse_foreign_files(directory.paths.root);  // before anything is put there
+  if (!directory.continues) refuse_foreign_files(directory.paths);  // before anything is put there
   make_directories(directory.paths.root);
   std::string holder;
   if (!directory.lock.try_acquire(directory.paths.lock(), lock_note(), &holder))

@@ -18,8 +18,8 @@ void report_result(const std::string& what, int64_t tried, int64_t passed) {
 
 std::vector<std::string> sweep_configs() {
   if (const char* only = std::getenv("TRAINCTL_SWEEP_CONFIG")) return {only};
-  std::vector<std::string> configs = {R"({"deadline_s":3,"io":"auto"})", R"({"deadline_s":3,"io":"buffered"})"};
-  if (is_campaign()) configs.push_back(R"({"deadline_s":3,"io":"threads","verify_after_save":"readback"})");
+  std::vector<std::string> configs = {R"({"deadline_s":10,"io":"auto"})", R"({"deadline_s":10,"io":"buffered"})"};
+  if (is_campaign()) configs.push_back(R"({"deadline_s":10,"io":"threads","verify_after_save":"readback"})");
   return configs;
 }
 

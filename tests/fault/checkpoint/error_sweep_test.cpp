@@ -141,7 +141,7 @@ TEST_CASE("refused at any system call, a save is whole or reported, training goe
                                                point.number, attempt.lie.lasting ? "+" : "");
         const SaveRun run =
             sweep.run(point.rank, point.call, {"-o", "/dev/null", "-e", "trace=" + point.call, "-e", inject},
-                      attempt.lie.lasting ? 1 : 2, 20);
+                      attempt.lie.lasting ? 1 : 2, 40);
         const std::string fault = fault_of(sweep, attempt, run);
         ++tried;
         passed += fault.empty();

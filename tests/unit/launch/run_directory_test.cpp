@@ -68,6 +68,25 @@ TEST_CASE("an earlier run is continued, or refused when a new one is wanted", "[
   CHECK_THROWS_WITH(open_run_directory(root, (folder.path() / "step-9").string()), Contains("step-9"));
 }
 
+TEST_CASE("a launcher killed before it wrote launch.json leaves a folder that starts anew", "[launch]") {
+  const TemporaryFolder folder;
+  const auto root = folder.path() / "run";
+  const auto killed_start = [&] {
+    std::filesystem::remove_all(root);
+    const RunDirectory fresh = open_run_directory(root, "auto");
+    write_run_files(fresh.paths, small_job(root), "{}\n");
+    std::filesystem::rename(fresh.paths.launch(), fresh.paths.launch().string() + ".tmp.1.abc");
+    return fresh.paths;
+  };
+  killed_start();
+  CHECK_FALSE(open_run_directory(root, "auto").continues);
+  folder.file("run/thesis.tex", "x");
+  CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("thesis.tex"));
+  const RunPaths paths = killed_start();
+  std::filesystem::create_directory(paths.checkpoints() / "step-00000001");  // states without their launch.json
+  CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("checkpoints") && Contains("no run directory"));
+}
+
 TEST_CASE("a run directory is locked while it is open", "[launch]") {
   const TemporaryFolder folder;
   {
