@@ -255,10 +255,11 @@ bool same_tree(const std::vector<DiskNode>& a, int at_a, const std::vector<DiskN
 
 DiskLog disk_log_of(const std::string& log, const fs::path& folder, std::vector<DiskNode> before) {
   std::vector<TracedCall> calls = parse_trace(log);
-  // What is done counts when it is done; what a sync covers is what was done before it began.
+  // What is done counts when it is done; what a sync covers is what was done before it began; and a number is free for
+  // another thread's file while its close is still on the way back.
   std::stable_sort(calls.begin(), calls.end(), [](const TracedCall& a, const TracedCall& b) {
     const auto when = [](const TracedCall& c) {
-      return c.name == "fsync" || c.name == "fdatasync" ? c.entered : c.left;
+      return c.name == "fsync" || c.name == "fdatasync" || c.name == "close" ? c.entered : c.left;
     };
     return when(a) < when(b);
   });
