@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/build_info.h"
+#include "base/units.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
@@ -19,6 +20,7 @@
 #include "trainer/initial_weights.h"
 #include "trainer/metrics.h"
 #include "trainer/placement_check.h"
+#include "trainer/rank_agreement.h"
 #include "trainer/rank_report.h"
 #include "trainer/sampler_source.h"
 
@@ -132,20 +134,20 @@ class RankRun {
         });
   }
 
+  Agreement agreement() {
+    std::vector<std::string> hosts;
+    for (const JobRank& r : job_.ranks) hosts.push_back(r.host);
+    return rank_agreement(*engine_, hosts);
+  }
+
   CheckpointerOptions checkpointer_options() {
-    World& world = *engine_->world;
-    Engine& engine = *engine_;
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
     o.parent = job_.init_from.manifest_sha256;
     describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
-    o.agreement.rank = rank_;
-    o.agreement.world = world.size();
-    o.agreement.broadcast_from_rank0 = [&engine](const std::string& text) { return engine.broadcast_text(text); };
-    o.agreement.all_agree = [&engine](bool yes) { return !engine.any_rank_asks(!yes); };
-    o.agreement.sum = [&engine](int64_t value) { return engine.sum_over_ranks(value); };
+    o.agreement = agreement();
     return o;
   }
 
@@ -155,7 +157,7 @@ class RankRun {
     if (from.folder.empty()) return initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
     engine_->context->place("load initial weights");
     const Watchdog::Extension longer(*watchdog_, 0, "loading initial weights");
-    load_initial_weights(from, engine_->model, *engine_->device);
+    log_loaded(load_initial_weights(from, engine_->model, *engine_->device, agreement()));
     tell("note", fmt::format("starts from the weights of {} ({}, step {})", from.folder, from.kind, from.step));
   }
 
@@ -197,7 +199,18 @@ class RankRun {
                        " is beyond that step and marked unusable (superseded); to take it back: trainctl "
                        "checkpoint mark usable");
     tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
+    log_loaded(found.cost);
     return s.step;
+  }
+
+  void log_loaded(const LoadCost& cost) {
+    log_->info("loaded {}: {} read from disk{}, {} handed over by ranks of this host", human_bytes(cost.rank.needed),
+               human_bytes(cost.rank.read), cost.io_path.empty() ? "" : " (" + cost.io_path + ")",
+               human_bytes(cost.rank.received));
+    if (first() && job_.world_size > 1)
+      log_->info("all ranks loaded {}: {} ({} bytes) read from disk, of {} ({} bytes) in the checkpoint's data files",
+                 human_bytes(cost.world.needed), human_bytes(cost.world.read), cost.world.read,
+                 human_bytes(cost.stored), cost.stored);
   }
 
   TrainEnd train() {
