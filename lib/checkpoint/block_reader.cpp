@@ -52,9 +52,9 @@ size_t BlockReader::free_slot() {
 }
 
 void BlockReader::ask_for(const BlockRef& block) {
-  const auto held = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.block == block; });
-  const size_t index = held != slots_.end() ? static_cast<size_t>(held - slots_.begin()) : free_slot();
-  if (held == slots_.end()) request(index, block);
+  size_t index = 0;
+  while (index < slots_.size() && !(slots_[index].block == block)) ++index;
+  if (index == slots_.size()) request(index = free_slot(), block);
   slots_[index].asked_for = true;
 }
 

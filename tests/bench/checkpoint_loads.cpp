@@ -32,7 +32,7 @@ void save(const CheckpointBenchOptions& o, const fs::path& folder) {
 }
 
 struct Load {
-  double longest_s = 0;
+  double longest_s = 0, cpu_s = 0;
   LoadCost cost;  // of rank 0: the sums over all ranks
 };
 
@@ -51,9 +51,12 @@ Load load(const CheckpointBenchOptions& o, const fs::path& folder, int64_t world
     Checkpointer c =
         build_checkpointer(config, testing::options_for(folder, rank.agreement()), state.arena(), state.catalog());
     rank.agreement().all_agree(true);
-    const double start = now_s();
+    const double start = now_s(), cpu = process_cpu_s();
     const RestoreResult result = c.restore(state.catalog());
     const double seconds = now_s() - start;
+    rank.agreement().all_agree(true);
+    if (r == 0) all.cpu_s = process_cpu_s() - cpu;
+    rank.agreement().all_agree(true);  // from here on other work
     if (!result.found || state.digests() != expected)
       fail(ErrorKind::internal, "what was loaded is not what was saved");
     rank.finalize();
@@ -77,19 +80,21 @@ void bench_resharding(const CheckpointBenchOptions& o) {
   for (const int world : o.ranks)
     for (const Layout& layout : kLayouts) {
       if (world == 1 && layout.cut != Cut::rows) continue;  // one rank has the same boxes in all of them
-      std::vector<double> rate, yardstick;
+      std::vector<double> rate, yardstick, cpu;
       LoadCost cost;
       for (int i = 0; i < o.repeats; ++i) {
         yardstick.push_back(disk.read(world, o.bytes / world));
         const Load one = load(o, folder, world, layout.cut);
         rate.push_back(static_cast<double>(unique) / one.longest_s);
+        cpu.push_back(one.cpu_s);
         cost = one.cost;
       }
       fmt::print(
           "  {} rank{}, {}: read / unique bytes {:.4f}  needed {:.4f}  handed over {:.4f}  load {:.2f} GB/s of unique "
-          "bytes = {:.2f} x of {:.2f}\n",
+          "bytes = {:.2f} x of {:.2f}  CPU {:.2f} s/GB\n",
           world, world > 1 ? "s" : "", layout.name, ratio(cost.world.read), ratio(cost.world.needed),
-          ratio(cost.world.received), median(rate) / 1e9, median(rate) / median(yardstick), median(yardstick) / 1e9);
+          ratio(cost.world.received), median(rate) / 1e9, median(rate) / median(yardstick), median(yardstick) / 1e9,
+          median(cpu) / static_cast<double>(unique) * 1e9);
     }
   fs::remove_all(folder);
 }

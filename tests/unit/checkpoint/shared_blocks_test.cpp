@@ -182,7 +182,7 @@ TEST_CASE("a plan gives each block to one rank that needs it, and as many bytes 
   std::mt19937 random(5);
   for (int trial = 0; trial < 400; ++trial) {
     const size_t ranks = 1 + random() % 6, blocks = random() % 60;
-    const unsigned density = trial % 3 == 0 ? 100 : random() % 101;  // of 100
+    const size_t density = trial % 3 == 0 ? 100 : random() % 101;  // of 100
     std::vector<std::vector<bool>> needs(ranks, std::vector<bool>(blocks));
     std::vector<int64_t> bytes(blocks, kBlockBytes);
     for (size_t b = 0; b < blocks; ++b) {
@@ -260,6 +260,41 @@ TEST_CASE("a node reads at most 1.25 times what it needs, with rows, with column
     }
 }
 
+TEST_CASE("whatever each rank needs, the exchange comes to its end", "[checkpoint]") {
+  constexpr int64_t kBlocks = 24, kRow = kBlockBytes / 8, kPart = 1000;
+  ScratchFolder folder;
+  const std::vector<GlobalTensor> rows = {{"w", "weight", DType::f64, {kBlocks, kRow}, kReplica, ""}};
+  save(folder.path(), rows, 1);
+  Matrices all(rows, 0, 1);
+  all.fill();
+  const auto* expected = static_cast<const double*>(all.state.catalog[0].local.data());
+  for (unsigned trial = 0; trial < 12; ++trial) {
+    CAPTURE(trial);
+    const int64_t world = 2 + trial % 6;
+    ThreadWorld ranks(world);
+    on_ranks(world, [&](int64_t r) {
+      std::mt19937 random(trial * 100 + static_cast<unsigned>(r));
+      const auto density = random() % 101;
+      CheckpointReader reader(folder.path() / "step-00000001");
+      const TensorRecord* w = reader.find("w", "weight");
+      std::vector<ReadRequest> requests;
+      std::vector<std::vector<double>> got;
+      for (int64_t row = 0; row < kBlocks; ++row) {
+        if (random() % 100 >= density) continue;
+        const auto column = static_cast<int64_t>(random() % (kRow - kPart));
+        got.emplace_back(kPart);
+        requests.push_back({w, {{row, column}, {1, kPart}}, DType::f64, got.back().data()});
+      }
+      reader.read_all(requests, ranks.agreement(r));
+      for (size_t i = 0; i < got.size(); ++i) {
+        const Shape& at = requests[i].box.offset;
+        if (std::memcmp(got[i].data(), expected + at[0] * kRow + at[1], kPart * sizeof(double)) != 0)
+          throw std::runtime_error("other elements came");
+      }
+    });
+  }
+}
+
 TEST_CASE("ranks share with those of their own node alone", "[checkpoint]") {
   ScratchFolder folder;
   save(folder.path(), large(kColumns), 3);
@@ -309,7 +344,7 @@ TEST_CASE("a rank with nothing to read takes part: empty boxes, and none at all"
 TEST_CASE("a damaged block, whoever reads it for whom, takes all ranks to the older checkpoint and is marked once",
           "[checkpoint]") {
   for (const int cut : kCuts)
-    for (const int64_t block : {0, 2, 4}) {
+    for (const int64_t block : {0, 4}) {
       CAPTURE(cut, block);
       ScratchFolder folder;
       save(folder.path(), large(kReplica), 1, 1);
