@@ -55,6 +55,7 @@ DiskRow save_and_load(const CheckpointBenchOptions& o, int64_t world) {
     const std::vector<std::string> before = state.digests();
     CheckpointConfig config;
     config.io = o.io;
+    config.copy = "blocking";  // the copy is the stall's business, and done before the clocks start
     Checkpointer c =
         build_checkpointer(config, testing::options_for(folder, rank.agreement()), state.arena(), state.catalog());
     rank.agreement().all_agree(true);
