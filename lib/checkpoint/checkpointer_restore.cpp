@@ -199,7 +199,7 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.bytes_read = reader->bytes_read();
         result.bytes_needed = reader->bytes_needed();
         result.io_path = reader->io_path();
-        parent_ = reader->info().manifest_sha256;
+        result.manifest_sha256 = parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
         saved_step_ = own ? m.step : -1;
