@@ -1,5 +1,5 @@
-// tests/property/data_ranks_test.cpp -- the rows that data ranks get, through the runtime's own batches: over changes of
-// the layout, the micro-batch and the batch, no token of the packed order is repeated or skipped.
+// tests/property/data_ranks_test.cpp -- the rows that data ranks get, through the runtime's own batches: over changes
+// of the layout, the micro-batch and the batch, no token of the packed order is repeated or skipped.
 #include <algorithm>
 #include <random>
 
@@ -137,7 +137,8 @@ TEST_CASE("each step's rows are those of its samples, whichever rank and micro-b
   write_counting(folder / "c", std::vector<int64_t>(300, 37));
   const DataConfig config = config_of({(folder / "c").string()}, 16);
   const Sampler sampler(config, 17, kVocab);
-  for (const Part& part : std::vector<Part>{{1, 1, 24, 1}, {4, 2, 24, 1}, {2, 3, 24, 1}, {8, 1, 24, 1}, {3, 8, 24, 1}}) {
+  for (const Part& part :
+       std::vector<Part>{{1, 1, 24, 1}, {4, 2, 24, 1}, {2, 3, 24, 1}, {8, 1, 24, 1}, {3, 8, 24, 1}}) {
     for (const int64_t first : {int64_t{0}, int64_t{7}, int64_t{690}}) {
       INFO(part.data_parallel << " ranks, micro-batch " << part.micro_batch_size << ", from " << first);
       int64_t cursor = first;

@@ -1,5 +1,5 @@
-// tests/unit/trainer/data_cursor_test.cpp -- where a resumed run takes its next sample: batches, skips, changed data, and
-// checkpoints that contradict themselves.
+// tests/unit/trainer/data_cursor_test.cpp -- where a resumed run takes its next sample: batches, skips, changed data,
+// and checkpoints that contradict themselves.
 #include "trainer/data_cursor.h"
 
 #include <nlohmann/json.hpp>
