@@ -24,12 +24,33 @@ std::string to_hex(const unsigned char* bytes, size_t count) {
   return hex;
 }
 
+std::string canonical_hex(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  return to_hex(canonical.digest, sizeof canonical.digest);
+}
+
 }  // namespace
 
-std::string xxh128_hex(const void* data, size_t bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
-  return to_hex(canonical.digest, sizeof canonical.digest);
+std::string xxh128_hex(const void* data, size_t bytes) { return canonical_hex(XXH3_128bits(data, bytes)); }
+
+struct Xxh128::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  State() { ensure(xxh != nullptr && XXH3_128bits_reset(xxh) == XXH_OK, "no memory for a digest"); }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+Xxh128::Xxh128() : state_(std::make_unique<State>()) {}
+Xxh128::~Xxh128() = default;
+
+void Xxh128::update(const void* data, size_t bytes) { XXH3_128bits_update(state_->xxh, data, bytes); }
+
+std::string Xxh128::hex() {
+  const std::string text = canonical_hex(XXH3_128bits_digest(state_->xxh));
+  XXH3_128bits_reset(state_->xxh);
+  return text;
 }
 
 std::string sha256_hex(std::string_view data) {

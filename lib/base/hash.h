@@ -2,13 +2,28 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace trainctl {
 
 std::string xxh128_hex(const void* data, size_t bytes);  // 32 lower-case hex digits, canonical byte order
-std::string sha256_hex(std::string_view data);           // 64 lower-case hex digits
-std::string random_hex(int digits);                      // from the kernel's random source
+
+// The same digest of bytes that come piece by piece.
+class Xxh128 {
+ public:
+  Xxh128();
+  ~Xxh128();
+  void update(const void* data, size_t bytes);
+  std::string hex();  // of everything since the last call; then starts anew
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string sha256_hex(std::string_view data);  // 64 lower-case hex digits
+std::string random_hex(int digits);             // from the kernel's random source
 
 }  // namespace trainctl

@@ -1,6 +1,7 @@
 // tests/unit/base/hash_test.cpp -- digests against published values.
 #include "base/hash.h"
 
+#include <algorithm>
 #include <set>
 
 #include "support/catch.h"
@@ -16,6 +17,18 @@ TEST_CASE("XXH3-128 gives the published value of the empty text and separates ne
   CHECK(xxh128_hex("", 0) == "99aa06d3014798d86001c324468d497f");
   CHECK(xxh128_hex("abc", 3) != xxh128_hex("abd", 3));
   CHECK(xxh128_hex("abc", 3).size() == 32);
+}
+
+TEST_CASE("a digest of pieces is the digest of the whole, and the next one starts anew", "[base][hash]") {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>(i * 31 % 251);
+  Xxh128 digest;
+  for (const size_t piece : {size_t{1}, size_t{240}, size_t{4096}, size_t{99'999}, size_t{100'000}}) {
+    for (size_t at = 0; at < text.size(); at += piece)
+      digest.update(text.data() + at, std::min(piece, text.size() - at));
+    CHECK(digest.hex() == xxh128_hex(text.data(), text.size()));
+  }
+  CHECK(digest.hex() == xxh128_hex("", 0));
 }
 
 TEST_CASE("random digits have the length asked for and do not repeat", "[base][hash]") {
