@@ -198,7 +198,7 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.scalars = m.scalars;
         result.kind = m.kind;
         result.cost = reader->cost(ranks);
-        parent_ = reader->info().manifest_sha256;
+        result.manifest_sha256 = parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
         saved_step_ = own ? m.step : -1;
