@@ -119,7 +119,7 @@ class TensorText {
 };
 
 // The text of an object with one member more, "tensors", at its place in the order.
-std::string with_tensors(json value, const std::string& tensors) {
+std::string with_tensors(json value, std::string_view tensors) {
   json::object_t& members = value.get_ref<json::object_t&>();
   json::object_t after;
   for (auto it = members.upper_bound("tensors"); it != members.end();) after.insert(members.extract(it++));
@@ -169,8 +169,7 @@ std::string with_self_digest(json value) {
   return dump(value) + "\n";
 }
 
-std::string to_text(const Receipt& r) {
-  const std::string tensors = TensorText(r.tensors).take();
+std::string receipt_text(const Receipt& r, std::string_view tensors) {
   json value = {{"schema", schema("trainctl-receipt")},
                 {"attempt", r.attempt},
                 {"step", r.step},
@@ -184,7 +183,13 @@ std::string to_text(const Receipt& r) {
   return with_tensors(std::move(value), tensors) + "\n";
 }
 
-std::string to_text(const Manifest& m) {
+std::string to_text(const Receipt& r) { return receipt_text(r, tensors_text(r.tensors)); }
+
+std::string tensors_text(const std::vector<TensorRecord>& tensors) { return TensorText(tensors).take(); }
+
+std::string to_text(const Manifest& m) { return to_text(m, tensors_text(m.tensors)); }
+
+std::string to_text(const Manifest& m, const std::string& tensors) {
   json value = {{"schema", schema("trainctl-checkpoint")},
                 {"kind", m.kind},
                 {"run_id", m.run_id},
@@ -220,7 +225,7 @@ std::string to_text(const Manifest& m) {
                             {"receipts", "xxh3-128"},
                             {"meta", "xxh3-128"},
                             {"manifest", "sha-256"}};
-  return with_tensors(std::move(value), TensorText(m.tensors).take()) + "\n";
+  return with_tensors(std::move(value), tensors) + "\n";
 }
 
 std::string to_text(const Committed& c) {

@@ -135,10 +135,27 @@ int64_t staging_bytes(const ShardPlan& plan) { return plan.image_bytes == 0 ? 0 
 int64_t staging_bytes(const StateCatalog& catalog) { return staging_bytes(plan_shards(catalog, 0)); }
 
 std::string catalog_fingerprint(const StateCatalog& catalog) {
+  // Every part says its length, so that no two catalogs give the same bytes.
   std::string text;
-  for (const StateEntry& e : catalog)
-    text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}\n", e.name, e.role, name(e.local.dtype()), to_string(e.shape),
-                        to_string(e.box.offset), to_string(e.box.extent), e.owner, e.alias_of);
+  const auto number = [&text](int64_t value) { text.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto word = [&](std::string_view value) {
+    number(std::ssize(value));
+    text += value;
+  };
+  const auto shape = [&](const Shape& value) {
+    number(value.rank());
+    for (int d = 0; d < value.rank(); ++d) number(value[d]);
+  };
+  for (const StateEntry& e : catalog) {
+    word(e.name);
+    word(e.role);
+    number(static_cast<int64_t>(e.local.dtype()));
+    shape(e.shape);
+    shape(e.box.offset);
+    shape(e.box.extent);
+    number(e.owner);
+    word(e.alias_of);
+  }
   return xxh128_hex(text.data(), text.size());
 }
 
