@@ -22,9 +22,15 @@ struct Row {
 };
 
 void list(const CheckpointOptions& o) {
-  const std::filesystem::path root = checkpoint_root_of(o.path);
-  const std::vector<CheckpointInfo> all = scan_checkpoints(root, o.closely ? Look::closely : Look::glance);
-  const std::vector<AttemptInfo> attempts = scan_attempts(root, false);
+  namespace fs = std::filesystem;
+  // One that does not stand among the steps of a run (imported, or copied under another name) is listed alone.
+  const fs::path path = fs::absolute(o.path).lexically_normal();
+  const fs::path name_of = path.has_filename() ? path.filename() : path.parent_path().filename();
+  const bool alone = is_checkpoint_folder(path) && !step_of_folder(name_of.string());
+  const fs::path root = alone ? path : checkpoint_root_of(o.path);
+  const std::vector<CheckpointInfo> all =
+      alone ? std::vector{inspect_folder(path)} : scan_checkpoints(root, o.closely ? Look::closely : Look::glance);
+  const std::vector<AttemptInfo> attempts = alone ? std::vector<AttemptInfo>() : scan_attempts(root, false);
   const auto adoptable = [](const CheckpointInfo& info) {
     return info.state == CheckpointState::incomplete && adoption_fault(info.folder, false).empty();
   };

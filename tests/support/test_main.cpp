@@ -1,2 +1,3 @@
-#define CATCH_CONFIG_MAIN
-#include "support/catch.h"
+#include "support/runner.h"
+
+int main(int argc, char** argv) { return trainctl::testing::run_tests(argc, argv); }

@@ -87,6 +87,9 @@ TEST_CASE("a run from the weights of another, as they are, exported and imported
   const double ended = runs.metric("base", "eval_loss").at(6);
   REQUIRE(runs.trainctl({"checkpoint", "export", "base", "--to", "hf", "--output", "hf"}).exit_code == 0);
   REQUIRE(runs.trainctl({"checkpoint", "import", "--from", "hf", "hf", "--output", "imported"}).exit_code == 0);
+  const auto listed = nlohmann::json::parse(runs.trainctl({"checkpoint", "list", "imported", "--json"}).out);
+  REQUIRE(listed.at("checkpoints").size() == 1);
+  CHECK(listed.at("checkpoints")[0].at("kind") == "portable");
 
   // A learning rate that moves nothing: the evaluation after the first step is one of the weights it started from.
   const std::vector<std::string> still = {"runtime.steps=1", "runtime.eval_every_steps=1", "optimizer.lr=1e-30",

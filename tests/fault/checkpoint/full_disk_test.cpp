@@ -1,5 +1,4 @@
 // tests/fault/checkpoint/full_disk_test.cpp -- a really full file system, at every moment of a save.
-#define CATCH_CONFIG_RUNNER
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "checkpoint/scan.h"
 #include "fault/checkpoint/campaign.h"
 #include "support/catch.h"
+#include "support/runner.h"
 #include "unit/checkpoint/fixture.h"
 
 namespace trainctl::testing {
@@ -164,5 +164,5 @@ int main(int argc, char** argv) {
     std::printf("SKIPPED: a small file system cannot be mounted here (needs root): %s\n", refusal.c_str());
     return 77;
   }
-  return Catch::Session().run(argc, argv);
+  return trainctl::testing::run_tests(argc, argv);
 }

@@ -1,15 +1,14 @@
 // tests/fault/checkpoint/sweep_main.cpp -- the main of tests that trace processes: without permission to do so they are
 // SKIPPED (ctest's SKIP_RETURN_CODE), never passed.
-#define CATCH_CONFIG_RUNNER
 #include <cstdio>
 
 #include "fault/checkpoint/trace.h"
-#include "support/catch.h"
+#include "support/runner.h"
 
 int main(int argc, char** argv) {
   if (const std::string refusal = trainctl::testing::tracing_refusal(); !refusal.empty()) {
     std::printf("SKIPPED: %s\n", refusal.c_str());
     return 77;
   }
-  return Catch::Session().run(argc, argv);
+  return trainctl::testing::run_tests(argc, argv);
 }
