@@ -152,10 +152,10 @@ void check_schema(const JsonFields& fields, std::string_view expected) {
 
 std::string_view tensors_of_receipt(std::string_view text) {
   // The last member. Inside a string its quotes would stand behind backslashes.
-  constexpr std::string_view kBegin = R"(,"tensors":)", kEnd = "}\n";
+  constexpr std::string_view kBegin = R"(,"tensors":)";
   const size_t at = text.find(kBegin);
-  if (at == std::string_view::npos || !text.ends_with(kEnd)) return {};
-  return text.substr(at + kBegin.size(), text.size() - kEnd.size() - at - kBegin.size());
+  if (at == std::string_view::npos || !text.ends_with(kReceiptEnd)) return {};
+  return text.substr(at + kBegin.size(), text.size() - kReceiptEnd.size() - at - kBegin.size());
 }
 
 Receipt receipt_from_text(std::string_view text, const std::string& source) {
@@ -170,11 +170,10 @@ Receipt receipt_from_text(std::string_view text, const std::string& source) {
 Receipt receipt_but_tensors(std::string_view text, const std::string& source) {
   const std::string_view tensors = tensors_of_receipt(text);
   if (tensors.empty()) return receipt_from_text(text, source);
-  std::string rest(text.substr(0, static_cast<size_t>(tensors.data() - text.data())));
-  rest += "[]}";
-  const JsonNode root = parse_checkpoint_json(rest, source);
+  const std::string_view head = text.substr(0, static_cast<size_t>(tensors.data() - text.data()));
+  const JsonNode root = parse_checkpoint_json(std::string(head) + "[]}", source);
   Receipt receipt = receipt_of(JsonFields(root, source));
-  check_canonical(receipt_text(receipt, tensors), text, source);
+  check_canonical(receipt_head(receipt, tensors), head, source);
   return receipt;
 }
 

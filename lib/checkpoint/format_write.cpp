@@ -118,19 +118,22 @@ class TensorText {
   std::string text_;
 };
 
-// The text of an object with one member more, "tensors", at its place in the order.
+// The text of an object up to the list of a further member, "tensors", which comes after all of its own.
+std::string head_of(const json& before) {
+  std::string text = dump(before);
+  text.back() = ',';
+  return text += R"("tensors":)";
+}
+
+// The text of an object with that member at its place in the order; some members come after it.
 std::string with_tensors(json value, std::string_view tensors) {
   json::object_t& members = value.get_ref<json::object_t&>();
   json::object_t after;
   for (auto it = members.upper_bound("tensors"); it != members.end();) after.insert(members.extract(it++));
-  std::string text = dump(value);
-  text.reserve(text.size() + tensors.size() + 256);
-  text.back() = ',';
-  text += R"("tensors":)";
-  text += tensors;
-  if (after.empty()) return text += '}';
-  std::string rest = dump(json(std::move(after)));
+  std::string rest = dump(json(std::move(after))), text = head_of(value);
   rest.front() = ',';
+  text.reserve(text.size() + tensors.size() + rest.size() + 1);  // one for the line's end
+  text += tensors;
   return text += rest;
 }
 
@@ -169,7 +172,7 @@ std::string with_self_digest(json value) {
   return dump(value) + "\n";
 }
 
-std::string receipt_text(const Receipt& r, std::string_view tensors) {
+std::string receipt_head(const Receipt& r, std::string_view tensors) {
   json value = {{"schema", schema("trainctl-receipt")},
                 {"attempt", r.attempt},
                 {"step", r.step},
@@ -178,12 +181,19 @@ std::string receipt_text(const Receipt& r, std::string_view tensors) {
                 {"reason", r.reason},
                 {"non_finite", r.non_finite},
                 {"files", list_of(r.files)}};
-  const std::string bare = with_tensors(value, tensors);
-  value["self_xxh128"] = xxh128_hex(bare.data(), bare.size());
-  return with_tensors(std::move(value), tensors) + "\n";
+  const std::string bare = head_of(value);
+  Xxh128 digest;
+  digest.update(bare.data(), bare.size());
+  digest.update(tensors.data(), tensors.size());
+  digest.update(kReceiptEnd.data(), 1);
+  value["self_xxh128"] = digest.hex();
+  return head_of(value);
 }
 
-std::string to_text(const Receipt& r) { return receipt_text(r, tensors_text(r.tensors)); }
+std::string to_text(const Receipt& r) {
+  const std::string tensors = tensors_text(r.tensors);
+  return receipt_head(r, tensors).append(tensors).append(kReceiptEnd);
+}
 
 std::string tensors_text(const std::vector<TensorRecord>& tensors) { return TensorText(tensors).take(); }
 

@@ -16,7 +16,9 @@ namespace trainctl {
 
 nlohmann::json record_schema(std::string_view name);
 std::string with_self_digest(nlohmann::json value);  // canonical text with self_xxh128 and one newline
-std::string receipt_text(const Receipt& receipt, std::string_view tensors);  // `tensors`: the text of its list
+// A receipt's text is this head, the text of its list of tensors, and the end; the head's digest covers the list.
+std::string receipt_head(const Receipt& receipt, std::string_view tensors);
+inline constexpr std::string_view kReceiptEnd = "}\n";
 void check_schema(const JsonFields& fields, std::string_view expected);
 
 // The record's text must be exactly what this program would write for it.

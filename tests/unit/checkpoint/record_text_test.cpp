@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "checkpoint/format.h"
 #include "support/catch.h"
 
@@ -74,6 +75,39 @@ TEST_CASE("a receipt's and a manifest's text is the canonical form of what it ho
   }
   manifest.tensors[0].name = "not UTF-8: \xFF\xC3";  // a name of a file may be that; JSON may not
   CHECK(json::parse(to_text(manifest))["tensors"][0]["name"] == "not UTF-8: \xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST_CASE("a receipt read without its tensors is checked to the last byte", "[checkpoint]") {
+  Receipt receipt;
+  receipt.attempt = std::string(32, 'a');
+  receipt.step = 3;
+  receipt.rank = 2;
+  receipt.ok = true;
+  receipt.non_finite = 5;
+  const std::vector<std::string> blocks = {std::string(32, 'b')};
+  receipt.files.push_back({"data/model-r00002.safetensors", 2, 4100, 4096, blocks, file_root_of(blocks)});
+  TensorRecord tensor;
+  tensor.name = R"(x","tensors":[{"name":"y)";
+  tensor.role = "weight";
+  tensor.shape = {1};
+  tensor.chunks.push_back({{{0}, {1}}, receipt.files[0].path, "key", 4096, 4});
+  receipt.tensors.push_back(tensor);
+  const std::string text = to_text(receipt);
+  CHECK(tensors_of_receipt(text) == tensors_text(receipt.tensors));
+  const Receipt read = receipt_but_tensors(text, "here");
+  CHECK(read.tensors.empty());
+  CHECK(receipt_from_text(text, "here").tensors.size() == 1);
+  CHECK(read.step == 3);
+  CHECK(read.files.size() == 1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    CAPTURE(i);
+    for (const int flip : {1, 0x80}) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ flip);
+      CHECK_THROWS_AS(receipt_but_tensors(damaged, "here"), Error);
+    }
+    CHECK_THROWS_AS(receipt_but_tensors(text.substr(0, i), "here"), Error);
+  }
 }
 
 }  // namespace trainctl::testing
