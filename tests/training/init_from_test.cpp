@@ -5,6 +5,7 @@
 
 #include "support/catch.h"
 #include "support/launch_fixture.h"
+#include "support/load_line.h"
 
 namespace trainctl::testing {
 namespace {
@@ -110,6 +111,9 @@ TEST_CASE("a run from the weights of another, as they are, exported and imported
     CHECK(runs.metric(run_dir, "loss").at(1) == Approx(runs.metric("from_run", "loss").at(1)).epsilon(1e-5));
   }
   CHECK(runs.metric("from_import", "loss") == runs.metric("from_run", "loss"));  // the same bits
+  const LoadLine load = last_load(runs.path() / "from_four");
+  CHECK(load.stored > 0);
+  CHECK(load.read == load.stored);  // once, and not by each of the four
 
   const SubprocessResult gguf = runs.trainctl(
       {"checkpoint", "export", "base", "--to", "gguf", "--output", "base.gguf", "--dtype", "q8_0", "--json"});
