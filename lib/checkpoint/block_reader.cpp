@@ -2,6 +2,7 @@
 #include "checkpoint/block_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -12,30 +13,49 @@ namespace {
 
 constexpr int kReadsInFlight = 4;  // more bring nothing and cost memory that must be touched first
 
-int64_t bytes_of(const BlockRef& b) { return std::min(kBlockBytes, b.file->bytes - b.index * kBlockBytes); }
+bool ended(const DeliveryPtr& delivery) {
+  if (!delivery->done()) return false;
+  delivery->wait();  // says whether it went well
+  return true;
+}
 
 }  // namespace
 
+int64_t bytes_of(const BlockRef& b) { return std::min(kBlockBytes, b.file->bytes - b.index * kBlockBytes); }
+
 void BlockReader::start() {
-  damage_.reset();
   if (transfers_) return;
   io_.depth = std::min(io_.depth, kReadsInFlight);
   slots_.resize(static_cast<size_t>(io_.depth));
   transfers_ = std::make_unique<Transfers>(io_);
 }
 
-BlockReader::Slot* BlockReader::find(const BlockRef& block) {
-  for (Slot& slot : slots_)
-    if (slot.block == block && !slot.in_flight) return &slot;
-  return nullptr;
+// The one that was used longest ago; where all are taken one more, up to a limit, and then the first to come back.
+size_t BlockReader::free_slot() {
+  size_t best = slots_.size(), lent = slots_.size();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.asked_for) continue;
+    std::erase_if(slot.lent, ended);
+    size_t& oldest = slot.lent.empty() ? best : lent;
+    if (oldest == slots_.size() || slot.last_use < slots_[oldest].last_use) oldest = i;
+  }
+  if (best < slots_.size()) return best;
+  if (slots_.size() < static_cast<size_t>(io_.depth + kLentBuffers)) {
+    slots_.emplace_back();
+    return slots_.size() - 1;
+  }
+  ensure(lent < slots_.size(), "more blocks are asked for than there are buffers");
+  for (const DeliveryPtr& delivery : slots_[lent].lent) delivery->wait();
+  slots_[lent].lent.clear();
+  return lent;
 }
 
-size_t BlockReader::oldest_free() const {
-  size_t best = slots_.size();
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (!slots_[i].in_flight && (best == slots_.size() || slots_[i].last_use < slots_[best].last_use)) best = i;
-  ensure(best < slots_.size(), "no buffer is free although a transfer is");
-  return best;
+void BlockReader::ask_for(const BlockRef& block) {
+  size_t index = 0;
+  while (index < slots_.size() && !(slots_[index].block == block)) ++index;
+  if (index == slots_.size()) request(index = free_slot(), block);
+  slots_[index].asked_for = true;
 }
 
 FileHandle& BlockReader::open(const FileRecord& file) {
@@ -50,7 +70,7 @@ void BlockReader::request(size_t index, const BlockRef& block) {
   Slot& slot = slots_[index];
   if (!slot.buffer) slot.buffer = std::make_unique<IoBuffer>(kBlockBytes);
   const int64_t need = bytes_of(block);
-  slot.block = {};  // until it is asked for
+  slot.block = {};  // until it is on its way
   transfers_->start({.file = &open(*block.file),
                      .write = false,
                      .data = slot.buffer->data(),
@@ -60,8 +80,17 @@ void BlockReader::request(size_t index, const BlockRef& block) {
                      .tag = index});
   slot.block = block;
   slot.in_flight = true;
-  slot.last_use = ++clock_;
+  slot.verified = false;
   bytes_read_ += need;
+}
+
+BlockReader::Slot& BlockReader::arrived(const BlockRef& block) {
+  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return s.block == block; });
+  ensure(slot != slots_.end(), "a block is waited for that was not asked for");
+  while (slot->in_flight) slots_[transfers_->finish_one()].in_flight = false;
+  if (!slot->verified) verify(*slot);
+  slot->verified = true;
+  return *slot;
 }
 
 // Reads a wrong block again before judging: a fault on the way must not condemn a good file.
@@ -85,33 +114,33 @@ void BlockReader::verify(Slot& slot) {
 }
 
 void BlockReader::read(const std::vector<BlockRef>& wanted, const Use& use) {
+  damage_.reset();
+  if (wanted.empty()) return;
   start();
-  std::vector<BlockRef> missing;
-  for (const BlockRef& block : wanted) {
-    Slot* slot = find(block);
-    if (!slot) {
-      missing.push_back(block);
-      continue;
-    }
-    slot->last_use = ++clock_;
-    use(block, slot->buffer->data(), bytes_of(block));
-  }
   try {
-    for (size_t next = 0; next < missing.size() || !transfers_->idle();) {
-      while (next < missing.size() && !transfers_->full()) request(oldest_free(), missing[next++]);
-      Slot& slot = slots_[transfers_->finish_one()];
-      verify(slot);
-      use(slot.block, slot.buffer->data(), bytes_of(slot.block));
-      slot.in_flight = false;
+    const auto ahead = static_cast<size_t>(io_.depth);
+    size_t asked = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      for (; asked < wanted.size() && asked < i + ahead; ++asked) ask_for(wanted[asked]);
+      Slot& slot = arrived(wanted[i]);
+      slot.lent = use(slot.block, slot.buffer->data(), bytes_of(slot.block));
+      slot.asked_for = false;
+      slot.last_use = ++clock_;
     }
   } catch (...) {  // nothing may arrive in a buffer later, and none may pass for verified
     transfers_->abandon();
     for (Slot& slot : slots_) {
-      slot.in_flight = false;
       slot.block = {};
+      slot.asked_for = slot.in_flight = slot.verified = false;
     }
     throw;
   }
+}
+
+void BlockReader::settle() {
+  for (Slot& slot : slots_)
+    for (const std::vector<DeliveryPtr> lent = std::exchange(slot.lent, {}); const DeliveryPtr& delivery : lent)
+      delivery->wait();
 }
 
 }  // namespace trainctl

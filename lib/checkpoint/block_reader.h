@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/agreement.h"
 #include "checkpoint/format.h"
 #include "checkpoint/io_buffer.h"
 #include "checkpoint/transfers.h"
@@ -28,16 +29,22 @@ struct BlockRef {
   bool operator==(const BlockRef&) const = default;
 };
 
+int64_t bytes_of(const BlockRef& block);
+
 class BlockReader {
  public:
   // `folder` is the checkpoint's; the options take effect with the first read.
   BlockReader(std::filesystem::path folder, IoOptions io) : folder_(std::move(folder)), io_(std::move(io)) {}
 
-  // Reads each block of `wanted` (no two equal; best in file order) and calls
-  // use(block, data, bytes) once for each, in any order, after its digest was verified; `data` is good during the call.
-  // A block that an earlier call left in memory is not read again. Throws Error{checkpoint}: damage, a failing read.
-  using Use = std::function<void(const BlockRef& block, const char* data, int64_t bytes)>;
+  // Reads each block of `wanted` (no two equal; best in file order) and calls use(block, data, bytes) once for each, in
+  // the order of `wanted`, after its digest was verified. `data` is good during the call, and longer for the deliveries
+  // that `use` returns: until they are over, which is waited for only when more than kLentBuffers blocks are lent, then
+  // for the oldest, and by settle(). A block that an earlier call left in memory is not read again. Throws
+  // Error{checkpoint}: damage, a failing read; what is lent stays lent.
+  using Use = std::function<std::vector<DeliveryPtr>(const BlockRef& block, const char* data, int64_t bytes)>;
   void read(const std::vector<BlockRef>& wanted, const Use& use);
+  void settle();  // waits until nothing is lent
+  static constexpr int kLentBuffers = 4;
 
   int64_t bytes_read() const { return bytes_read_; }  // from files, repeats included
   std::string io_path() const { return transfers_ ? transfers_->path_in_use() : ""; }
@@ -47,13 +54,15 @@ class BlockReader {
   struct Slot {
     std::unique_ptr<IoBuffer> buffer;
     BlockRef block;  // file null: holds nothing
-    bool in_flight = false;
+    bool asked_for = false, in_flight = false, verified = false;
+    std::vector<DeliveryPtr> lent;  // they read from the buffer
     uint64_t last_use = 0;
   };
   void start();
-  Slot* find(const BlockRef& block);
-  size_t oldest_free() const;
+  void ask_for(const BlockRef& block);
+  size_t free_slot();
   void request(size_t slot, const BlockRef& block);
+  Slot& arrived(const BlockRef& block);
   void verify(Slot& slot);
   FileHandle& open(const FileRecord& file);
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/shared_blocks.h"
 
 namespace trainctl {
 namespace {
@@ -117,22 +118,36 @@ const TensorRecord* CheckpointReader::find(const std::string& name, const std::s
   return found == index_.end() ? nullptr : found->second;
 }
 
+const TensorRecord& CheckpointReader::storage_of(const TensorRecord& tensor) const {
+  const TensorRecord* t = &tensor;
+  if (!t->alias_of.empty()) t = find(t->alias_of, t->role);
+  if (t && !t->derived_from_role.empty()) t = find(t->name, t->derived_from_role);
+  ensure(t != nullptr, "a checked manifest points at a tensor that is not there");
+  return *t;
+}
+
+LoadCost CheckpointReader::cost(const Agreement& ranks) const {
+  LoadCost cost;
+  cost.rank = {blocks_.bytes_read(), bytes_received_, bytes_needed_};
+  cost.world = {ranks.sum(cost.rank.read), ranks.sum(cost.rank.received), ranks.sum(cost.rank.needed)};
+  cost.stored = info_.bytes;
+  cost.io_path = blocks_.io_path();
+  return cost;
+}
+
 std::vector<CheckpointReader::Part> CheckpointReader::parts_of(const std::vector<ReadRequest>& requests) const {
   std::vector<Part> parts;
   for (const ReadRequest& r : requests) {
     check_request(r);
-    const TensorRecord* from = r.tensor;
-    if (!from->alias_of.empty()) from = find(from->alias_of, from->role);
-    const bool cast = from && !from->derived_from_role.empty();
-    if (cast) from = find(from->name, from->derived_from_role);
-    ensure(from != nullptr, "a checked manifest points at a tensor that is not there");
+    const TensorRecord& from = storage_of(*r.tensor);
+    const bool cast = from.dtype != r.dtype;  // only what is derived is stored as something else
     int64_t held = 0;
-    for (const ChunkRecord& chunk : from->chunks) {
+    for (const ChunkRecord& chunk : from.chunks) {
       const std::optional<Box> common = intersect(chunk.box, r.box);
       if (!common) continue;
-      const int64_t element = size_of(from->dtype);
+      const int64_t element = size_of(from.dtype);
       if (chunk.byte_offset % element != 0)  // an element could then straddle two blocks
-        fail(ErrorKind::checkpoint, fmt::format("{}: byte {} of {} is not aligned to its elements", label_of(*from),
+        fail(ErrorKind::checkpoint, fmt::format("{}: byte {} of {} is not aligned to its elements", label_of(from),
                                                 chunk.byte_offset, chunk.file));
       held += common->extent.numel();
       parts.push_back({records_.at(chunk.file), &chunk, RunWalk(*common, chunk.box, r.box), element, cast,
@@ -146,8 +161,15 @@ std::vector<CheckpointReader::Part> CheckpointReader::parts_of(const std::vector
   return parts;
 }
 
-void CheckpointReader::read_all(const std::vector<ReadRequest>& requests) {
-  std::vector<Part> parts = parts_of(requests);
+void CheckpointReader::read_all(const std::vector<ReadRequest>& requests, const Agreement& ranks) {
+  std::vector<Part> parts;
+  std::string fault;
+  try {
+    parts = parts_of(requests);
+  } catch (const Error& e) {
+    if (ranks.world == 1) throw;
+    fault = e.what();
+  }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.source() < b.source(); });
   struct Need {
     BlockRef block;
@@ -166,9 +188,17 @@ void CheckpointReader::read_all(const std::vector<ReadRequest>& requests) {
   std::vector<BlockRef> wanted;
   for (const Need& need : needs)
     if (wanted.empty() || !(wanted.back() == need.block)) wanted.push_back(need.block);
-  blocks_.read(wanted, [&](const BlockRef& block, const char* data, int64_t bytes) {
+  const auto take = [&](const BlockRef& block, const char* data, int64_t bytes) {
     auto need = std::partition_point(needs.begin(), needs.end(), [&](const Need& n) { return before(n.block, block); });
     for (; need != needs.end() && need->block == block; ++need) parts[need->part].take(block.index, data, bytes);
+  };
+  if (ranks.world > 1) {
+    bytes_received_ += read_shared_blocks(ranks, manifest_.files, blocks_, wanted, fault, take);
+    return;
+  }
+  blocks_.read(wanted, [&](const BlockRef& block, const char* data, int64_t bytes) {
+    take(block, data, bytes);
+    return std::vector<DeliveryPtr>();
   });
 }
 

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/agreement.h"
 #include "checkpoint/block_reader.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/format.h"
+#include "checkpoint/load_cost.h"
 #include "checkpoint/scan.h"
 
 namespace trainctl {
@@ -35,18 +37,21 @@ class CheckpointReader {
   const Manifest& manifest() const { return manifest_; }
   const CheckpointInfo& info() const { return info_; }
   const TensorRecord* find(const std::string& name, const std::string& role) const;
+  // The tensor whose chunks hold it: what it is an alias of, what it derives from, itself.
+  const TensorRecord& storage_of(const TensorRecord& tensor) const;
 
   // Fills all requests; every block they need is read once, in file order. Aliases are followed, a derived bf16 tensor
   // is cast from what it derives from. Every element is written exactly once. Throws Error{checkpoint} naming the
   // tensor: dtype differs, box leaves the shape (then nothing was written), damaged block.
-  void read_all(const std::vector<ReadRequest>& requests);
+  // In a world of several ranks: collective, also for a rank without requests; blocks that ranks of one node share are
+  // read once there, and all return or all throw (read_shared_blocks).
+  void read_all(const std::vector<ReadRequest>& requests, const Agreement& ranks = {});
   void read(const TensorRecord& tensor, const Box& box, DType dtype, void* to) {
     read_all({{&tensor, box, dtype, to}});
   }
 
-  int64_t bytes_read() const { return blocks_.bytes_read(); }
-  int64_t bytes_needed() const { return bytes_needed_; }  // of all requests so far; once where requests share them
-  std::string io_path() const { return blocks_.io_path(); }
+  // Of all requests so far; bytes that several of them need count once. Collective over the world.
+  LoadCost cost(const Agreement& ranks = {}) const;
   const DamagedBlock* damage() const { return blocks_.damage(); }
 
  private:
@@ -59,7 +64,7 @@ class CheckpointReader {
   std::map<std::pair<std::string, std::string>, const TensorRecord*> index_;
   std::map<std::string, const FileRecord*> records_;
   BlockReader blocks_;
-  int64_t bytes_needed_ = 0;
+  int64_t bytes_needed_ = 0, bytes_received_ = 0;
 };
 
 }  // namespace trainctl

@@ -9,21 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/agreement.h"
 #include "checkpoint/checkpoint_config.h"
+#include "checkpoint/load_cost.h"
 #include "checkpoint/save_job.h"
 #include "device/arena.h"
 #include "tensor/catalog.h"
 
 namespace trainctl {
-
-// How the ranks of a run agree. Called on the training thread only, by every rank in the same order. The defaults are
-// right for a world of one.
-struct Agreement {
-  int64_t rank = 0, world = 1;
-  std::function<std::string(const std::string&)> broadcast_from_rank0 = [](const std::string& text) { return text; };
-  std::function<bool(bool)> all_agree = [](bool yes) { return yes; };  // true when every rank says true
-  std::function<int64_t(int64_t)> sum = [](int64_t value) { return value; };
-};
 
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
@@ -64,12 +57,11 @@ struct RestoreResult {
   bool found = false;
   int64_t step = 0;
   std::filesystem::path folder;
+  std::string manifest_sha256;
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first
-  int64_t bytes_read = 0;             // by this rank from data files: whole blocks, each of them once
-  int64_t bytes_needed = 0;           // of them by this rank's boxes
-  std::string io_path;                // how they were read, as in SaveOutcome
+  LoadCost cost;                      // of the one that was taken
 };
 
 class Checkpointer {

@@ -202,8 +202,9 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
                reader ? recipe_difference(options_.provenance, reader->manifest().provenance) : RecipeDifference()));
     if (ranks.all_agree(why.empty())) {
       try {
-        restore_catalog(*reader, catalog, arena_.device());
+        restore_catalog(*reader, catalog, arena_.device(), ranks);
       } catch (const Error& e) {
+        if (e.kind() == ErrorKind::comm || e.kind() == ErrorKind::hang) throw;  // the ranks are out of step
         why = e.what();
       }
       if (ranks.all_agree(why.empty())) {
@@ -213,10 +214,8 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.folder = folder;
         result.scalars = m.scalars;
         result.kind = m.kind;
-        result.bytes_read = reader->bytes_read();
-        result.bytes_needed = reader->bytes_needed();
-        result.io_path = reader->io_path();
-        parent_ = reader->info().manifest_sha256;
+        result.cost = reader->cost(ranks);
+        result.manifest_sha256 = parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
         saved_step_ = own ? m.step : -1;

@@ -185,6 +185,8 @@ Manifest manifest_of_receipts(const SaveJob& job, const fs::path& folder) {
 CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
   KnownPlan plan = known == nullptr ? KnownPlan() : std::exchange(*known, {});
   const Gathered gathered = gather(job, job.staging_folder(), plan);
+  // A receipt is seen before its rank has synced its name; the commit must not outlive one.
+  sync_directory((job.staging_folder() / receipt_path(0)).parent_path());
   job.reached(SavePoint::gathered);
   Manifest manifest = make_manifest(job, gathered, plan);
   if (!gathered.plan_is_known) plan.text = tensors_text(manifest.tensors);

@@ -15,7 +15,7 @@
 
 namespace trainctl {
 
-inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 1;
+inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 2;
 inline constexpr int64_t kBlockBytes = 4 << 20;
 inline constexpr int64_t kMaxRecordBytes = 256 << 20;  // of any JSON record
 

@@ -204,6 +204,10 @@ Manifest manifest_from_text(std::string_view text, const std::string& source) {
   m.scalars.consumed_samples = data.integer("consumed_samples", -1);  // -1: not known
   m.scalars.consumed_tokens = data.integer("consumed_tokens", -1);
   m.scalars.data_fingerprint = data.text("fingerprint");
+  if (data.has("state")) {  // absent before version 1.2
+    data.object("state");
+    m.scalars.data_state = data.node("state").text();
+  }
   m.scalars.seed = fields.object("rng").integer("seed", INT64_MIN);
   read_list(fields, "tensors", m.tensors, tensor_of);
   read_list(fields, "files", m.files, file_of);

@@ -227,6 +227,7 @@ std::string to_text(const Manifest& m, const std::string& tensors) {
   value["data"] = {{"consumed_samples", s.consumed_samples},
                    {"consumed_tokens", s.consumed_tokens},
                    {"fingerprint", s.data_fingerprint}};
+  if (!s.data_state.empty()) value["data"]["state"] = opaque(s.data_state, "state of the data");
   value["rng"] = {{"algorithm", "philox4x32-10"}, {"seed", s.seed}, {"continuity", "exact"}};
   value["low_precision"] = json::object();
   value["digest_policy"] = {{"blocks", "xxh3-128"},

@@ -21,7 +21,8 @@ std::string weight_faults(const CheckpointReader& reader, const std::vector<Weig
 
 // Overwrites every local tensor of `catalog` (f32) with the elements of its box: of the stored f32 master where there
 // is one, else of the stored weight; a bf16 one is widened, which is exact. Throws Error{checkpoint} naming the tensor;
-// the catalog's tensors may then be partly overwritten and must not be used.
-void restore_weights(CheckpointReader& reader, const StateCatalog& catalog, Device& device);
+// the catalog's tensors may then be partly overwritten and must not be used. Collective as restore_catalog.
+void restore_weights(CheckpointReader& reader, const StateCatalog& catalog, Device& device,
+                     const Agreement& ranks = {});
 
 }  // namespace trainctl

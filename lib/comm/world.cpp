@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/units.h"
@@ -13,15 +12,11 @@ namespace trainctl {
 namespace {
 
 // Groups of one axis never share a rank, so one id per axis keeps their messages apart.
-enum GroupId { kWorld = 0, kFirstAxis = 1, kEmbedding = kFirstAxis + static_cast<int>(kAxes.size()), kText };
+enum GroupId { kWorld = 0, kFirstAxis = 1, kEmbedding = kFirstAxis + static_cast<int>(kAxes.size()), kUncounted };
 
 constexpr std::array kOperations = {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                     Operation::all_to_all, Operation::broadcast,  Operation::send,
                                     Operation::recv,       Operation::barrier};
-
-void wait_for(const Event& event) {
-  if (event) event->wait_host();
-}
 
 GroupInfo info_of(int id, std::string axis, std::vector<int> ranks, int rank) {
   GroupInfo info{.id = id, .axis = std::move(axis), .ranks = std::move(ranks), .index = 0};
@@ -63,6 +58,7 @@ World::World(Mesh mesh, std::unique_ptr<Collectives> backend, Arena& arena)
   coordinates_ = mesh_.coordinates(backend_->rank());
   for (GroupInfo& info : mesh_groups(mesh_, rank()))
     groups_.push_back(std::make_unique<ProcessGroup>(std::move(info), *backend_, arena, recorder_));
+  uncounted_ = info_of(kUncounted, "uncounted", all().info().ranks, rank());
 }
 
 int World::rank() const { return backend_->rank(); }
@@ -82,9 +78,34 @@ std::vector<TrafficRow> World::traffic() const {
   return rows;
 }
 
+Pending World::start_uncounted(Request request) {
+  const int64_t ticket = recorder_.begin(uncounted_, request);
+  request.completed = [&recorder = recorder_, ticket] { recorder.end(ticket); };
+  return Pending(backend_->start(uncounted_, request, nullptr), {});
+}
+
+Pending World::send_bytes(int to, const void* data, int64_t bytes) {
+  Request request;
+  request.operation = Operation::send;
+  request.in = data;
+  request.rows = bytes;
+  request.row_elements = 1;
+  request.peer = to;
+  return start_uncounted(std::move(request));
+}
+
+Pending World::receive_bytes(int from, void* data, int64_t bytes) {
+  Request request;
+  request.operation = Operation::recv;
+  request.out = data;
+  request.rows = bytes;
+  request.row_elements = 1;
+  request.peer = from;
+  return start_uncounted(std::move(request));
+}
+
 std::vector<std::string> World::gather_text(const std::string& text, Stream& stream) {
   stream.synchronize();  // the texts are in host memory and are ready
-  GroupInfo info = info_of(kText, "text", all().info().ranks, rank());
   std::vector<int64_t> lengths(static_cast<size_t>(size()), 0);
   lengths[static_cast<size_t>(rank())] = static_cast<int64_t>(text.size());
   Request sizes;
@@ -94,41 +115,20 @@ std::vector<std::string> World::gather_text(const std::string& text, Stream& str
   sizes.out = lengths.data();
   sizes.rows = size();
   sizes.row_elements = 1;
-  wait_for(backend_->start(info, sizes, nullptr));
-
-  Request body;
-  body.dtype = DType::u8;
-  body.row_elements = 1;
+  start_uncounted(std::move(sizes)).wait();
   if (rank() != 0) {
-    body.operation = Operation::send;
-    body.peer = 0;
-    body.in = text.data();
-    body.rows = static_cast<int64_t>(text.size());
-    wait_for(backend_->start(info, body, nullptr));
+    send_bytes(0, text.data(), static_cast<int64_t>(text.size())).wait();
     return {};
   }
   std::vector<std::string> texts(static_cast<size_t>(size()));
   texts[0] = text;
-  std::vector<Event> events;
+  std::vector<Pending> messages;  // after the texts: where one fails, the others are waited for before those go
   for (int r = 1; r < size(); ++r) {
     std::string& to = texts[static_cast<size_t>(r)];
     to.resize(static_cast<size_t>(lengths[static_cast<size_t>(r)]));
-    body.operation = Operation::recv;
-    body.peer = r;
-    body.out = to.data();
-    body.rows = static_cast<int64_t>(to.size());
-    events.push_back(backend_->start(info, body, nullptr));
+    messages.push_back(receive_bytes(r, to.data(), static_cast<int64_t>(to.size())));
   }
-  // All are waited for even when one fails: they write into `texts`.
-  std::optional<Error> failure;
-  for (const Event& event : events) {
-    try {
-      wait_for(event);
-    } catch (const Error& error) {
-      if (!failure) failure = error;
-    }
-  }
-  if (failure) throw Error(*failure);
+  for (Pending& message : messages) message.wait();
   return texts;
 }
 

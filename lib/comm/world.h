@@ -36,16 +36,22 @@ class World {
   ProcessGroup& embedding_ends();
   Recorder& recorder() { return recorder_; }
   std::vector<TrafficRow> traffic() const;  // rows with messages > 0, in a fixed order
+  // Bytes between the host memories of two ranks, whatever groups they are in: the k-th send to a rank meets its k-th
+  // receive from this one, of the same size. Recorded, but not counted as traffic, and without memory of the arena.
+  [[nodiscard]] Pending send_bytes(int to, const void* data, int64_t bytes);
+  [[nodiscard]] Pending receive_bytes(int from, void* data, int64_t bytes);
   // Strings from all ranks to rank 0 (in rank order; elsewhere empty); every rank calls it. Not counted as traffic.
   std::vector<std::string> gather_text(const std::string& text, Stream& stream);
   void finalize();  // every rank calls it, with nothing pending
 
  private:
+  Pending start_uncounted(Request request);
   Mesh mesh_;
   Recorder recorder_;  // outlives the backend, whose thread reports to it
   std::unique_ptr<Collectives> backend_;
   Coordinates coordinates_;
   std::vector<std::unique_ptr<ProcessGroup>> groups_;
+  GroupInfo uncounted_;  // all ranks, for what is no part of a step
 };
 
 }  // namespace trainctl

@@ -65,15 +65,16 @@ InitFrom choose_initial_weights(const fs::path& path, bool allow_intermediate, c
           reader.manifest().step};
 }
 
-void load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device) {
+LoadCost load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device, const Agreement& ranks) {
   CheckpointReader reader(from.folder);
   if (reader.info().manifest_sha256 != from.manifest_sha256)
     fail(ErrorKind::checkpoint,
          fmt::format("{} is not the checkpoint that this run was to start from: its manifest has "
                      "the SHA-256 {}, not {}",
                      from.folder, reader.info().manifest_sha256, from.manifest_sha256));
-  restore_weights(reader, weight_catalog(model), device);
+  restore_weights(reader, weight_catalog(model), device, ranks);
   refresh_compute_weights(model);
+  return reader.cost(ranks);
 }
 
 }  // namespace trainctl

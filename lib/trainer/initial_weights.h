@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "checkpoint/agreement.h"
+#include "checkpoint/load_cost.h"
 #include "device/device.h"
 #include "model/model_config.h"
 #include "parallel/sharded_model.h"
@@ -18,8 +20,9 @@ namespace trainctl {
 InitFrom choose_initial_weights(const std::filesystem::path& path, bool allow_intermediate, const ModelConfig& model);
 
 // Fills this rank's master weights with its boxes of the stored ones, whatever layout wrote them, and the compute
-// weights from them: from the f32 master where one is stored, else from the weights. Every block is verified. Not
-// collective. Throws Error{checkpoint} when it cannot be used, or is not the one that was chosen (another manifest).
-void load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device);
+// weights from them: from the f32 master where one is stored, else from the weights. Every block is verified.
+// Collective in a world of several ranks, where blocks that ranks of one node share are read once. Throws
+// Error{checkpoint} when it cannot be used, or is not the one that was chosen (another manifest).
+LoadCost load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device, const Agreement& ranks = {});
 
 }  // namespace trainctl

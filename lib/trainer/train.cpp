@@ -11,14 +11,17 @@
 #include <thread>
 
 #include "base/build_info.h"
+#include "base/units.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
+#include "trainer/data_cursor.h"
 #include "trainer/engine.h"
 #include "trainer/initial_weights.h"
 #include "trainer/metrics.h"
 #include "trainer/placement_check.h"
+#include "trainer/rank_agreement.h"
 #include "trainer/rank_report.h"
 #include "trainer/sampler_source.h"
 
@@ -77,6 +80,7 @@ class RankRun {
                host_name(), getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
     sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
     source_.emplace(*sampler_);
+    cursor_.emplace(job_, *sampler_);
     if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
       fail(ErrorKind::input, sampler_->why_empty(Split::validation));
     engine_ = assemble(recipe_, {.device = make_cpu_device(),
@@ -93,6 +97,7 @@ class RankRun {
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
+    engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
       keep_steps(paths_.samples(), done_steps_);
@@ -132,20 +137,20 @@ class RankRun {
         });
   }
 
+  Agreement agreement() {
+    std::vector<std::string> hosts;
+    for (const JobRank& r : job_.ranks) hosts.push_back(r.host);
+    return rank_agreement(*engine_, hosts);
+  }
+
   CheckpointerOptions checkpointer_options() {
-    World& world = *engine_->world;
-    Engine& engine = *engine_;
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
     o.run_id = recipe_.name;
     o.parent = job_.init_from.manifest_sha256;
     describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
-    o.agreement.rank = rank_;
-    o.agreement.world = world.size();
-    o.agreement.broadcast_from_rank0 = [&engine](const std::string& text) { return engine.broadcast_text(text); };
-    o.agreement.all_agree = [&engine](bool yes) { return !engine.any_rank_asks(!yes); };
-    o.agreement.sum = [&engine](int64_t value) { return engine.sum_over_ranks(value); };
+    o.agreement = agreement();
     return o;
   }
 
@@ -155,7 +160,7 @@ class RankRun {
     if (from.folder.empty()) return initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
     engine_->context->place("load initial weights");
     const Watchdog::Extension longer(*watchdog_, 0, "loading initial weights");
-    load_initial_weights(from, engine_->model, *engine_->device);
+    log_loaded(load_initial_weights(from, engine_->model, *engine_->device, agreement()));
     tell("note", fmt::format("starts from the weights of {} ({}, step {})", from.folder, from.kind, from.step));
   }
 
@@ -176,28 +181,27 @@ class RankRun {
       first_weights();
       return 0;
     }
-    const ScalarState& s = found.scalars;
-    if (s.seed != recipe_.runtime.seed || s.data_fingerprint != sampler_->fingerprint())
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} belongs to other data: its seed is {} and its data {}, this recipe's are {} and {}; restore "
-                       "runtime.seed and the data section, or start another run with another --run-dir",
-                       found.folder.string(), s.seed, s.data_fingerprint, recipe_.runtime.seed,
-                       sampler_->fingerprint()));
-    if (s.consumed_samples != s.step * recipe_.runtime.global_batch_size.value())
-      fail(
-          ErrorKind::checkpoint,
-          fmt::format("{} has consumed {} samples in {} steps, but global_batch_size {} would have consumed {}; resume "
-                      "with the global_batch_size of the checkpoint",
-                      found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
-                      s.step * recipe_.runtime.global_batch_size.value()));
+    const std::vector<DataRemark> remarks = cursor_->resume(found);
     refresh_compute_weights(engine_->model);
     // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
     for (const std::filesystem::path& left : checkpointer_->leave_later_steps())
       tell("note", left.string() +
                        " is beyond that step and marked unusable (superseded); to take it back: trainctl "
                        "checkpoint mark usable");
-    tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
-    return s.step;
+    tell("note", fmt::format("continues after step {} from {}", found.step, found.folder.string()));
+    for (const DataRemark& remark : remarks) tell(remark.warning ? "warning" : "note", remark.text);
+    log_loaded(found.cost);
+    return found.step;
+  }
+
+  void log_loaded(const LoadCost& cost) {
+    log_->info("loaded {}: {} read from disk{}, {} handed over by ranks of this host", human_bytes(cost.rank.needed),
+               human_bytes(cost.rank.read), cost.io_path.empty() ? "" : " (" + cost.io_path + ")",
+               human_bytes(cost.rank.received));
+    if (first() && job_.world_size > 1)
+      log_->info("all ranks loaded {}: {} ({} bytes) read from disk, of {} ({} bytes) in the checkpoint's data files",
+                 human_bytes(cost.world.needed), human_bytes(cost.world.read), cost.world.read,
+                 human_bytes(cost.stored), cost.stored);
   }
 
   TrainEnd train() {
@@ -210,6 +214,7 @@ class RankRun {
       count_step(step, traffic_before, flops_before);
       last_ = report;
       done_steps_ = step;
+      cursor_->advance();
       log_step(report);
       if (recipe_.runtime.eval_every_steps > 0 && (step % recipe_.runtime.eval_every_steps == 0 || step == steps))
         evaluate(step);
@@ -236,12 +241,11 @@ class RankRun {
     if (r.skipped) log_->warn("step {} had no token to learn from and left the weights alone", r.step);
     if (metrics_ || samples_) engine_->context->place("write metrics");
     if (metrics_)
-      metrics_->step(r, model_flops_per_step(), job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
+      metrics_->step(r, cursor_->consumed_tokens(), model_flops_per_step(),
+                     job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
                      engine_->arena->counters().peak_total);
-    if (samples_) {
-      const int64_t global = recipe_.runtime.global_batch_size.value();
-      samples_->line(sample_line(*sampler_, r.step, (r.step - 1) * global, global));
-    }
+    if (samples_)
+      samples_->line(sample_line(*sampler_, r.step, r.first_sample, recipe_.runtime.global_batch_size.value()));
   }
 
   void evaluate(int64_t step) {
@@ -255,12 +259,9 @@ class RankRun {
     engine_->context->place("save a checkpoint");
     ScalarState s;
     s.step = done_steps_;
-    s.consumed_samples = done_steps_ * recipe_.runtime.global_batch_size.value();
-    s.consumed_tokens = s.consumed_samples * recipe_.data.sequence_tokens;
     s.last_loss = last_.loss;
     s.last_grad_norm = last_.grad_norm;
-    s.seed = recipe_.runtime.seed;
-    s.data_fingerprint = sampler_->fingerprint();
+    cursor_->record(s);
     checkpointer_->save(engine_->catalog(), s, reason);
   }
 
@@ -360,6 +361,7 @@ class RankRun {
   std::unique_ptr<Collectives> collectives_;
   std::optional<Sampler> sampler_;
   std::optional<SamplerSource> source_;
+  std::optional<DataCursor> cursor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<Checkpointer> checkpointer_;

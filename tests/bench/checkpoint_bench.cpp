@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--threads", o.threads, "Threads of the training steps")->capture_default_str();
-  app.add_option("--ranks", o.ranks, "Ranks of the disk case, which are threads")
+  app.add_option("--ranks", o.ranks, "Ranks of the cases disk and reshard, which are threads")
       ->check(CLI::Range(1, 64))
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--io", o.io, "checkpoint.io of all cases")
       ->check(CLI::IsMember({"auto", "threads", "buffered"}))
       ->capture_default_str();
-  app.add_option("cases", o.cases, "stall, disk, bytes, slowdown, commit; none: all")
-      ->check(CLI::IsMember({"stall", "disk", "bytes", "slowdown", "commit"}));
+  app.add_option("cases", o.cases, "stall, disk, reshard, bytes, slowdown, commit; none: all")
+      ->check(CLI::IsMember({"stall", "disk", "reshard", "bytes", "slowdown", "commit"}));
   CLI11_PARSE(app, argc, argv);
   o.bytes = mib << 20;
   o.write_limit_bytes_per_s = limit_mb * 1'000'000;
@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
       bench_lazy_stall(o);
     }
     if (o.wants("disk")) bench_write_and_load(o);
+    if (o.wants("reshard")) bench_resharding(o);
     if (o.wants("bytes")) bench_written_bytes(o);
     if (o.wants("slowdown")) bench_step_slowdown(o);
     if (o.wants("commit")) bench_commit(o);

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "checkpoint/checkpointer.h"
+#include "comm/backends.h"
+#include "comm/world.h"
 #include "device/arena.h"
 #include "tensor/catalog.h"
+#include "unit/checkpoint/fixture.h"
 
 namespace trainctl::bench {
 
@@ -29,11 +32,13 @@ double now_s();
 double process_cpu_s();  // of all threads, the kernel's workers for this process included
 double median(std::vector<double> values);
 
+// How ranks hold the tensors: cut by rows, cut by columns, or each all of them (rank 0 then owns them).
+enum class Cut : uint8_t { rows, columns, replicas };
+
 // One rank's share of a state of f32 masters, exp_avg and exp_avg_sq; every element is finite and depends on its index.
 class BenchState {
  public:
-  // `replica`: every rank holds the whole state, rank 0 owns it; else the tensors are cut by rows.
-  BenchState(int64_t total_bytes, int64_t rank, int64_t world, bool replica = false);
+  BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut = Cut::rows);
   void wipe();
   std::vector<std::string> digests() const;  // of every local tensor
   int64_t bytes() const;                     // of all local tensors
@@ -63,10 +68,25 @@ class DiskYardstick {
   std::string name_;
 };
 
+// A rank that is a thread of this process, with the comm layer between the ranks as in a run.
+class BenchRank {
+ public:
+  BenchRank(testing::ThreadWorld& meeting, ThreadsHub& hub, int64_t rank);
+  const Agreement& agreement() const { return agreement_; }
+  void finalize() { world_->finalize(); }  // every rank calls it
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<World> world_;
+  Agreement agreement_;
+};
+
 // Every case checks what it measured and throws when it is wrong.
 void bench_stall(const CheckpointBenchOptions& options);
 void bench_lazy_stall(const CheckpointBenchOptions& options);
 void bench_write_and_load(const CheckpointBenchOptions& options);
+void bench_resharding(const CheckpointBenchOptions& options);
 void bench_written_bytes(const CheckpointBenchOptions& options);
 void bench_step_slowdown(const CheckpointBenchOptions& options);
 void bench_commit(const CheckpointBenchOptions& options);  // 8 ranks, 10000 small tensors

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "checkpoint/io_buffer.h"
 #include "checkpoint_bench.h"
-#include "unit/checkpoint/fixture.h"
 
 namespace trainctl::bench {
 namespace fs = std::filesystem;
@@ -47,31 +46,34 @@ struct DiskRow {
 DiskRow save_and_load(const CheckpointBenchOptions& o, int64_t world) {
   const fs::path folder = o.folder / "run";
   testing::ThreadWorld ranks(world);
+  const std::shared_ptr<ThreadsHub> hub = make_threads_hub(static_cast<int>(world));
   Meeting write, commit, load;
   DiskRow row;
   testing::on_ranks(world, [&](int64_t r) {
+    BenchRank rank(ranks, *hub, r);
     BenchState state(o.bytes, r, world);
     const std::vector<std::string> before = state.digests();
     CheckpointConfig config;
     config.io = o.io;
     config.copy = "blocking";  // the copy is the stall's business, and done before the clocks start
     Checkpointer c =
-        build_checkpointer(config, testing::options_for(folder, ranks.agreement(r)), state.arena(), state.catalog());
-    ranks.agreement(r).all_agree(true);
+        build_checkpointer(config, testing::options_for(folder, rank.agreement()), state.arena(), state.catalog());
+    rank.agreement().all_agree(true);
     c.save(state.catalog(), testing::scalars_at(1), SaveReason::interval);
-    ranks.agreement(r).all_agree(true);  // all are staged: from here on only writers work
+    rank.agreement().all_agree(true);  // all are staged: from here on only writers work
     const double cpu = process_cpu_s();
     const SaveOutcome outcome = saved(c);
     write.join(outcome.write_s, outcome.bytes, outcome.io_path);
     commit.join(outcome.total_s - outcome.staging_s, outcome.bytes, outcome.io_path);
-    ranks.agreement(r).all_agree(true);
+    rank.agreement().all_agree(true);
     if (r == 0) row.cpu_s_per_gb = process_cpu_s() - cpu;
     state.wipe();
-    ranks.agreement(r).all_agree(true);
+    rank.agreement().all_agree(true);
     const double start = now_s();
     const RestoreResult result = c.restore(state.catalog());
-    load.join(now_s() - start, result.bytes_needed, result.io_path);
+    load.join(now_s() - start, result.cost.rank.needed, result.cost.io_path);
     if (!result.found || state.digests() != before) fail(ErrorKind::internal, "what was loaded is not what was saved");
+    rank.finalize();
   });
   fs::remove_all(folder);
   row.write = write.rate();
@@ -157,7 +159,7 @@ void bench_written_bytes(const CheckpointBenchOptions& o) {
     testing::ThreadWorld ranks(world);
     int64_t unique = 0;
     testing::on_ranks(world, [&](int64_t r) {
-      BenchState state(total, r, world, true);
+      BenchState state(total, r, world, Cut::replicas);
       Checkpointer c =
           build_checkpointer({}, testing::options_for(folder, ranks.agreement(r)), state.arena(), state.catalog());
       c.save(state.catalog(), testing::scalars_at(1), SaveReason::interval);

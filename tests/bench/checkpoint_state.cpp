@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "checkpoint_bench.h"
+#include "trainer/rank_agreement.h"
 
 namespace trainctl::bench {
 namespace {
@@ -46,10 +47,11 @@ double median(std::vector<double> values) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, bool replica)
+BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut)
     : device_(make_cpu_device()), arena_(std::make_unique<Arena>(*device_)) {
   const int64_t rows = std::max<int64_t>(1, total_bytes / (kTensors * 3 * kColumns * 4));
-  const Span64 part = replica ? Span64{0, rows} : even_split(rows, world, rank);
+  const Span64 row = cut == Cut::rows ? even_split(rows, world, rank) : Span64{0, rows};
+  const Span64 column = cut == Cut::columns ? even_split(kColumns, world, rank) : Span64{0, kColumns};
   uint64_t stream = 0;
   for (int64_t t = 0; t < kTensors; ++t)
     for (const char* role : {"master", "exp_avg", "exp_avg_sq"}) {
@@ -57,13 +59,22 @@ BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, bool re
       e.name = fmt::format("layers.{}.weight", t);
       e.role = role;
       e.shape = {rows, kColumns};
-      e.box = {{part.begin, 0}, {part.size(), kColumns}};
-      e.owner = !replica || rank == 0;
+      e.box = {{row.begin, column.begin}, {row.size(), column.size()}};
+      e.owner = cut != Cut::replicas || rank == 0;
       e.local = Tensor(*arena_, e.box.extent, DType::f32, MemoryCategory::optimizer);
-      fill(static_cast<float*>(e.local.data()), e.local.numel(),
-           (stream++ << 40) + static_cast<uint64_t>(part.begin * kColumns));
+      auto* to = static_cast<float*>(e.local.data());
+      for (int64_t r = row.begin; r < row.end; ++r, to += column.size())
+        fill(to, column.size(), (stream << 40) + static_cast<uint64_t>(r * kColumns + column.begin));
+      ++stream;
       catalog_.push_back(std::move(e));
     }
+}
+
+BenchRank::BenchRank(testing::ThreadWorld& meeting, ThreadsHub& hub, int64_t rank)
+    : device_(make_cpu_device()), arena_(std::make_unique<Arena>(*device_)) {
+  world_ = std::make_unique<World>(Mesh({.data = hub.size()}), hub.collectives_for(static_cast<int>(rank)), *arena_);
+  agreement_ = meeting.agreement(rank);
+  agreement_.node = node_ranks(*world_, std::vector<std::string>(static_cast<size_t>(hub.size()), "here"));
 }
 
 void BenchState::wipe() {

@@ -38,10 +38,99 @@ T ThreadWorld::meet(T& result, const std::function<void(T&, int64_t)>& join) {
     changed_.notify_all();
   } else {
     const int64_t mine = generation_;
-    if (!changed_.wait_for(lock, std::chrono::seconds(60), [&] { return generation_ != mine; }))
-      throw std::runtime_error("a rank never came to the meeting");
+    await(lock, [&] { return generation_ != mine; });
   }
   return result;
+}
+
+void ThreadWorld::await(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
+  if (!changed_.wait_for(lock, std::chrono::seconds(60), ready))
+    throw std::runtime_error("a rank never came to the meeting");
+}
+
+// Nothing moves before the receiver waits: the least that a Delivery promises.
+class ThreadWorld::Sending final : public Delivery {
+ public:
+  Sending(ThreadWorld& world, Letters& letters, size_t number) : world_(world), letters_(letters), number_(number) {}
+  ~Sending() override {
+    try {
+      if (!waited_) wait();
+    } catch (const std::exception&) {  // whoever needed it would have waited
+    }
+  }
+  bool done() override {
+    const std::lock_guard lock(world_.mutex_);
+    return letters_.taken > number_;
+  }
+  void wait() override {
+    waited_ = true;
+    std::unique_lock lock(world_.mutex_);
+    world_.await(lock, [this] { return letters_.taken > number_; });
+  }
+
+ private:
+  ThreadWorld& world_;
+  Letters& letters_;
+  size_t number_;
+  bool waited_ = false;
+};
+
+class ThreadWorld::Receiving final : public Delivery {
+ public:
+  Receiving(ThreadWorld& world, Letters& letters, size_t number, std::pair<int64_t, int64_t> way, void* to,
+            int64_t bytes)
+      : world_(world), letters_(letters), number_(number), way_(way), to_(to), bytes_(bytes) {}
+  ~Receiving() override {
+    try {
+      if (!waited_) wait();
+    } catch (const std::exception&) {  // whoever needed it would have waited
+    }
+  }
+  bool done() override {
+    const std::lock_guard lock(world_.mutex_);
+    return letters_.sent.size() > number_;
+  }
+  void wait() override {
+    waited_ = true;
+    std::unique_lock lock(world_.mutex_);
+    world_.await(lock, [this] { return letters_.sent.size() > number_ && letters_.taken == number_; });
+    const auto [from, bytes] = letters_.sent[number_];
+    if (bytes != bytes_) throw std::runtime_error("a message of another size came");
+    lock.unlock();
+    std::memcpy(to_, from, static_cast<size_t>(bytes));
+    if (world_.on_delivery) world_.on_delivery(way_.first, way_.second, static_cast<char*>(to_), bytes);
+    lock.lock();
+    ++letters_.taken;
+    world_.changed_.notify_all();
+  }
+
+ private:
+  ThreadWorld& world_;
+  Letters& letters_;
+  size_t number_;
+  std::pair<int64_t, int64_t> way_;
+  void* to_;
+  int64_t bytes_;
+  bool waited_ = false;
+};
+
+NodeRanks ThreadWorld::node_of(int64_t rank) {
+  NodeRanks node;
+  for (int64_t r = 0; r < world_; ++r)
+    if (nodes_[static_cast<size_t>(r)] == nodes_[static_cast<size_t>(rank)]) node.ranks.push_back(r);
+  node.send = [this, rank](int64_t to, const void* data, int64_t bytes) -> DeliveryPtr {
+    const std::lock_guard lock(mutex_);
+    Letters& letters = letters_[{rank, to}];
+    letters.sent.emplace_back(data, bytes);
+    changed_.notify_all();
+    return std::make_unique<Sending>(*this, letters, letters.sent.size() - 1);
+  };
+  node.receive = [this, rank](int64_t from, void* data, int64_t bytes) -> DeliveryPtr {
+    const std::lock_guard lock(mutex_);
+    Letters& letters = letters_[{from, rank}];
+    return std::make_unique<Receiving>(*this, letters, letters.asked++, std::pair(from, rank), data, bytes);
+  };
+  return node;
 }
 
 Agreement ThreadWorld::agreement(int64_t rank) {
@@ -71,6 +160,7 @@ Agreement ThreadWorld::agreement(int64_t rank) {
     meet<int64_t>(sum_result_, [](int64_t&, int64_t) {});
     return result;
   };
+  a.node = node_of(rank);
   return a;
 }
 
@@ -213,6 +303,7 @@ ScalarState scalars_at(int64_t step) {
   s.last_grad_norm = 0.1;
   s.seed = -7;
   s.data_fingerprint = "f00d";
+  s.data_state = R"({"begins": [1, 0.1, -9007199254740993], "where": "\"here\""})";
   return s;
 }
 

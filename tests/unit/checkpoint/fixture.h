@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -33,12 +34,27 @@ class ScratchFolder {
 // Threads that agree through one lock; counts arrivals, so that a rank that misses a call would hang the test.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int64_t world) : world_(world) {}
+  // `nodes[rank]` says on which node a rank is; empty: all on one.
+  explicit ThreadWorld(int64_t world, std::vector<int> nodes = {})
+      : nodes_(nodes.empty() ? std::vector<int>(static_cast<size_t>(world), 0) : std::move(nodes)), world_(world) {}
   Agreement agreement(int64_t rank);
 
+  // Called in the receiving rank's thread with what a rank hands to another one; may change it.
+  std::function<void(int64_t from, int64_t to, char* data, int64_t bytes)> on_delivery;
+
  private:
+  struct Letters {  // of one rank for another
+    std::deque<std::pair<const void*, int64_t>> sent;
+    size_t taken = 0, asked = 0;
+  };
+  class Sending;
+  class Receiving;
   template <class T>
   T meet(T& shared, const std::function<void(T&, int64_t arrived)>& join);
+  NodeRanks node_of(int64_t rank);
+  void await(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready);
+
+  std::vector<int> nodes_;
   int64_t world_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -46,6 +62,7 @@ class ThreadWorld {
   std::string text_, text_result_;
   bool all_ = true, all_result_ = true;
   int64_t sum_ = 0, sum_result_ = 0;
+  std::map<std::pair<int64_t, int64_t>, Letters> letters_;
 };
 
 // A global tensor's element `i` as bytes that depend on name, role, i and salt.

@@ -97,7 +97,7 @@ TEST_CASE("whatever single transfers leave undone is done, on every path to the 
         REQUIRE(run.outcome.ok);
         CHECK(run.same);
         CHECK(verify_checkpoint(run.outcome.folder, true).faults.empty());
-        for (const std::string& text : {run.outcome.io_path, run.restored.io_path}) {
+        for (const std::string& text : {run.outcome.io_path, run.restored.cost.io_path}) {
           CAPTURE(text);
           if (path != "auto") CHECK(text.starts_with("pread/pwrite"));
           if (path == "buffered") CHECK(text == "pread/pwrite, page cache");

@@ -93,7 +93,7 @@ TEST_CASE("on a file system without O_DIRECT the page cache serves", "[checkpoin
   CHECK(outcome.io_path.find("O_DIRECT is refused") != std::string::npos);
   state.wipe();
   const RestoreResult result = c.restore(state.catalog);
-  CHECK(result.io_path.find("page cache") != std::string::npos);
+  CHECK(result.cost.io_path.find("page cache") != std::string::npos);
   CHECK(state.difference(3) == "");
 }
 

@@ -175,3 +175,36 @@ TEST_CASE("gathering text in a dry run gives this rank's own", "[comm][world]") 
   CHECK(world.gather_text("mine", *rank.stream) == std::vector<std::string>{"mine", "", ""});
   CHECK(world.traffic().empty());
 }
+
+TEST_CASE("bytes between two ranks arrive in order, are recorded, and count as no traffic", "[comm][world]") {
+  run_thread_ranks(3, {.message_chunk_bytes = 4096}, [](std::unique_ptr<Collectives> backend) {
+    Rank rank;
+    World world(Mesh({.data = 3}), std::move(backend), rank.arena);
+    const auto content = [](int from, int to, int k) {
+      std::string text = fmt::format("{} to {}: {} ", from, to, k);
+      while (text.size() < static_cast<size_t>(k) * 5000) text += text;
+      return text;
+    };
+    std::vector<std::string> out, in;  // before what reads and writes them
+    std::vector<Pending> pending;
+    for (int peer = 0; peer < 3; ++peer)
+      for (int k = 0; k < 4 && peer != world.rank(); ++k) {
+        out.push_back(content(world.rank(), peer, k));
+        in.emplace_back(content(peer, world.rank(), k).size(), '?');
+      }
+    size_t i = 0;
+    for (int peer = 0; peer < 3; ++peer)
+      for (int k = 0; k < 4 && peer != world.rank(); ++k, ++i) {
+        pending.push_back(world.send_bytes(peer, out[i].data(), std::ssize(out[i])));
+        pending.push_back(world.receive_bytes(peer, in[i].data(), std::ssize(in[i])));
+      }
+    for (Pending& p : pending) p.wait();
+    i = 0;
+    for (int peer = 0; peer < 3; ++peer)
+      for (int k = 0; k < 4 && peer != world.rank(); ++k, ++i)
+        require(in[i] == content(peer, world.rank(), k), "other bytes came");
+    require(world.traffic().empty() && communication_bytes(rank.arena) == 0, "counted");
+    require(world.recorder().recent(100).size() == 16 && world.recorder().unfinished().empty(), "not recorded");
+    world.finalize();
+  });
+}
