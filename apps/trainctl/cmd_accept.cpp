@@ -42,7 +42,7 @@ void accept(AcceptArguments& a) {
   if (a.json) {
     auto checks = nlohmann::ordered_json::array();
     for (const DrillCheck& c : report.checks)
-      checks.push_back({{"what", c.what}, {"passed", c.passed}, {"found", c.found}});
+      checks.push_back({{"what", c.what}, {"passed", c.passed}, {"found", c.found}, {"advice", c.advice}});
     print_json({{"passed", report.passed()},
                 {"layout", report.layout},
                 {"other_layout", report.other_layout},
@@ -52,13 +52,15 @@ void accept(AcceptArguments& a) {
                 {"seconds", report.seconds}});
   } else {
     print_out(fmt::format("{}: checkpoints {} in {}; {} and {}\n", drill.recipe.string(),
-                          report.passed() ? "hold" : "DO NOT HOLD", human_seconds(report.seconds), report.layout,
-                          report.other_layout));
+                          report.passed() ? "hold" : fmt::format("DO NOT HOLD ({})", report.failed()->what),
+                          human_seconds(report.seconds), report.layout, report.other_layout));
     for (const DrillCheck& c : report.checks)
       print_out(fmt::format("  {:<6} {}: {}\n", c.passed ? "ok" : "FAILED", c.what, c.found));
     if (!report.drilled.empty()) print_out(fmt::format("  DRILLED: {}\n", report.drilled.string()));
   }
-  if (!report.passed()) throw ExitWith{exit_code(ErrorKind::checkpoint)};
+  if (const DrillCheck* failed = report.failed())
+    fail(ErrorKind::checkpoint,
+         fmt::format("the drill failed: {}: {}\nwhat to do: {}", failed->what, failed->found, failed->advice));
 }
 
 }  // namespace

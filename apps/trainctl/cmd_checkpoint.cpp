@@ -107,6 +107,7 @@ ordered_json to_json(const Manifest& m) {
                       {"data_fingerprint", m.scalars.data_fingerprint},
                       {"non_finite_count", m.scalars.non_finite_count},
                       {"non_finite_elements", m.non_finite}};
+  if (!m.scalars.data_state.empty()) value["scalars"]["data_state"] = ordered_json::parse(m.scalars.data_state);
   value["completeness"] = to_json(m.completeness);
   value["topology"] = ordered_json::parse(m.topology);
   value["provenance"] = ordered_json::parse(m.provenance);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/build_info.h"
@@ -31,6 +32,7 @@ namespace {
 struct LaunchArguments {
   std::string recipe, topology, run_dir, worker, init_from;
   bool allow_intermediate = false;
+  int64_t skip_batches = 0;
   LaunchRequest request;
   std::vector<std::string> overrides;
   bool dry_run = false;
@@ -122,8 +124,10 @@ std::string newest_checkpoint(const RunPaths& paths) {
   return {};
 }
 
+bool is_path(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
 void check_start(const LaunchArguments& a) {
-  const bool resume_path = a.request.resume != "auto" && a.request.resume != "never";
+  const bool resume_path = is_path(a.request.resume);
   if (!a.init_from.empty() && resume_path)
     fail(ErrorKind::usage,
          fmt::format("--init-from {} and --resume {} contradict each other: the first starts at step 0 "
@@ -133,19 +137,59 @@ void check_start(const LaunchArguments& a) {
     fail(ErrorKind::usage,
          "--allow-intermediate says that one named state may be used although it holds infinities or "
          "NaNs; it goes with --init-from or --resume PATH");
+  std::error_code ignored;
+  const bool absent = resume_path && !std::filesystem::exists(a.request.resume, ignored);  // that is told elsewhere
+  if (a.skip_batches > 0 && !absent && (!resume_path || !is_checkpoint_folder(a.request.resume)))
+    fail(
+        ErrorKind::usage,
+        fmt::format("--skip-batches {}: batches are skipped after one checkpoint, so that the same command given twice "
+                    "does not skip twice; name it: --resume RUN_DIR/checkpoints/step-00000100 (--resume is {})",
+                    a.skip_batches, a.request.resume));
+}
+
+// launch.json of the earlier run in the run directory; empty when there is none, or one of another version: then the
+// run directory's own checks have the say.
+std::optional<Job> earlier_job(const LaunchArguments& a) {
+  const RunPaths paths{a.run_dir};
+  if (a.run_dir.empty() || !std::filesystem::exists(paths.launch())) return std::nullopt;
+  try {
+    return load_job(paths.launch());
+  } catch (const Error&) {
+    return Job{};
+  }
+}
+
+// As long as a run has saved nothing, going on with it means going on from the state elsewhere that it was told to:
+// never afresh.
+void remember_resume(LaunchPlan& plan, const LaunchArguments& a, const std::optional<Job>& earlier,
+                     std::vector<std::string>& warnings) {
+  if (a.request.resume != "auto" || !earlier || !is_path(earlier->resume)) return;
+  const auto outside = std::filesystem::path(earlier->resume).lexically_relative(std::filesystem::absolute(a.run_dir));
+  if (!outside.string().starts_with("..")) return;
+  for (const CheckpointInfo& info : scan_checkpoints(RunPaths{a.run_dir}.checkpoints(), Look::glance))
+    if (info.state != CheckpointState::incomplete) return;
+  plan.job.resume = earlier->resume;
+  plan.job.allow_intermediate = earlier->allow_intermediate;
+  warnings.push_back(fmt::format("the run has no checkpoint of its own yet and goes on from {}, as it was told before",
+                                 earlier->resume));
+}
+
+// What --skip-batches asks for, or asked for when the run was last told from where to go on.
+SkipBatches skipped_batches(const LaunchArguments& a, const Job& job, const std::optional<Job>& earlier) {
+  if (a.skip_batches == 0) return a.request.resume == "auto" && earlier ? earlier->skip : SkipBatches{};
+  const CheckpointInfo info = inspect_folder(job.resume);
+  if (info.state != CheckpointState::usable)
+    fail(ErrorKind::checkpoint, fmt::format("--resume {}: {}", job.resume, info.reason));
+  return {a.skip_batches, checked_mul(a.skip_batches, job.recipe.runtime.global_batch_size.value()),
+          info.manifest_sha256, info.step};
 }
 
 // A run remembers what it started from: as long as it has no checkpoint, going on with it means starting from there
 // again.
-InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model) {
-  const RunPaths paths{a.run_dir};
-  if (a.run_dir.empty() || !std::filesystem::exists(paths.launch()))
+InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier_run) {
+  if (!earlier_run)
     return a.init_from.empty() ? InitFrom{} : choose_initial_weights(a.init_from, a.allow_intermediate, model);
-  InitFrom earlier;
-  try {
-    earlier = load_job(paths.launch()).init_from;
-  } catch (const Error&) {  // of another version; the run directory's own checks have the say
-  }
+  const InitFrom& earlier = earlier_run->init_from;
   if (a.init_from.empty()) return earlier;
   if (earlier.folder.empty())
     fail(ErrorKind::usage, fmt::format("--init-from {}: the run in {} did not start from other weights, and continues "
@@ -173,13 +217,17 @@ void launch(const LaunchArguments& arguments) {
   if (plan.job.resume != "auto" && plan.job.resume != "never")
     plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
   plan.job.allow_intermediate = arguments.allow_intermediate;
-  plan.job.init_from = initial_weights(arguments, plan.job.recipe.model);
+  const std::optional<Job> earlier = earlier_job(arguments);
+  plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier);
+  remember_resume(plan, arguments, earlier, warnings);
   warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
 
   const std::filesystem::path worker =
       arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
   print_warnings(warnings);
-  check_resume(arguments.request.resume, [&] { return what_is_there_instead(arguments.request.resume); });
+  const std::string& from = is_path(arguments.request.resume) ? arguments.request.resume : plan.job.resume;
+  check_resume(from, [&from] { return what_is_there_instead(from); });
+  plan.job.skip = skipped_batches(arguments, plan.job, earlier);
   const Plan numbers = make_plan(
       recipe, {.topology = &topology, .ranks = plan.job.world_size, .oversubscribe = arguments.request.oversubscribe});
   if (!arguments.dry_run)
@@ -242,6 +290,10 @@ void add_launch_command(CLI::App& app) {
                   "of its own continues from them");
   cmd->add_flag("--allow-intermediate", a->allow_intermediate,
                 "The state that --init-from or --resume names may hold infinities or NaNs");
+  cmd->add_option("--skip-batches", a->skip_batches,
+                  "With --resume CHECKPOINT: pass over this many global batches that would come after it. Remembered: "
+                  "going on from that checkpoint again skips them again, later ones come after them")
+      ->check(positive);
   cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
                   "Compute threads; default: cores / ranks of a host")
@@ -259,7 +311,9 @@ void add_launch_command(CLI::App& app) {
   add_examples(*cmd, {"trainctl launch recipes/llama_tiny_text.json --ranks 4 --oversubscribe",
                       "trainctl launch recipes/llama_tiny_text.json --launcher threads --set runtime.steps=20",
                       "trainctl launch recipes/llama_tiny_text.json --run-dir runs/a   # the same again continues it",
-                      "trainctl launch recipes/llama_tiny_text.json --init-from runs/a"});
+                      "trainctl launch recipes/llama_tiny_text.json --init-from runs/a",
+                      "trainctl launch recipes/llama_tiny_text.json --run-dir runs/a "
+                      "--resume runs/a/checkpoints/step-00000050 --skip-batches 3"});
   cmd->callback([a] { launch(*a); });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "accept/drill_recipe.h"
 #include "accept/drill_run.h"
@@ -42,21 +43,26 @@ class Drill {
       fail(ErrorKind::usage,
            fmt::format("--folder {} is not empty; a drill needs one of its own", request_.folder.string()));
     make_directories(request_.folder);
-    if (uninterrupted() && killed_and_resumed()) other_layout();
-    if (report_.passed()) write_marker();
+    if (uninterrupted() && killed_and_resumed() && other_layout() && still_whole()) write_marker();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report_;
   }
 
  private:
   fs::path run_dir(const char* name) const { return request_.folder / name; }
+  fs::path log(const char* name) const { return request_.folder / (std::string(name) + ".log"); }
   fs::path checkpoint(const char* name, int64_t step) const {
     return RunPaths{run_dir(name)}.checkpoints() / folder_name_of(step);
   }
+  std::string list_of(const char* name) const {
+    return fmt::format("trainctl checkpoint list --closely {}", run_dir(name).string());
+  }
 
-  bool check(std::string what, bool passed, std::string found) {
+  // `advice`: what to do when it failed.
+  bool check(std::string what, bool passed, std::string found, std::string advice) {
     request_.progress(fmt::format("{}: {} ({})", passed ? "ok" : "FAILED", what, found));
-    report_.checks.push_back({std::move(what), passed, std::move(found)});
+    if (passed) advice.clear();
+    report_.checks.push_back({std::move(what), passed, std::move(found), std::move(advice)});
     return passed;
   }
 
@@ -73,10 +79,11 @@ class Drill {
   }
 
   DrillRun launch(const char* name, const std::vector<std::string>& argv, const std::function<bool()>& kill_when = {}) {
-    return run_launch(argv, request_.folder / (std::string(name) + ".log"), kill_when);
+    return run_launch(argv, log(name), kill_when);
   }
 
   static std::string why(const DrillRun& run) {
+    if (!run.error.empty()) return fmt::format("exit code {}: {}", run.exit_code, run.error);
     const size_t from = run.last_lines.size() > 4 ? run.last_lines.size() - 4 : 0;
     return fmt::format(
         "exit code {}: {}", run.exit_code,
@@ -92,13 +99,15 @@ class Drill {
                                                    {fmt::format("checkpoint.every_steps={}", middle_),
                                                     "checkpoint.async=false", "checkpoint.at_end=true"}));
     if (run.exit_code != 0)
-      fail(ErrorKind::rank_failed, fmt::format("the uninterrupted run did not end well, {}\n  log: {}", why(run),
-                                               (request_.folder / "whole.log").string()));
+      fail(ErrorKind::rank_failed,
+           fmt::format("the uninterrupted run did not end well, {}\n  log: {}", why(run), log("whole").string()));
     whole_ = step_numbers(RunPaths{run_dir("whole")}.metrics());
     return check("the uninterrupted run has every step and two usable checkpoints",
                  std::ssize(whole_) == request_.steps && usable("whole").size() >= 2,
                  fmt::format("{}, {}", counted(std::ssize(whole_), "step"),
-                             counted(std::ssize(usable("whole")), "usable checkpoint")));
+                             counted(std::ssize(usable("whole")), "usable checkpoint")),
+                 fmt::format("read {} and {}: a save failed, was skipped, or did not stay whole", log("whole").string(),
+                             list_of("whole")));
   }
 
   std::vector<CheckpointInfo> usable(const char* name) const {  // newest first
@@ -138,27 +147,83 @@ class Drill {
         {"checkpoint.every_steps=1", fmt::format("checkpoint.keep={}", request_.steps + 1), "checkpoint.at_end=true"});
     DrillRun first;
     const int64_t newest = kill_on_the_way(argv, first);
-    if (!check("a killed rank ends its run with an error before the last step",
-               first.killed && first.exit_code != 0 && newest < request_.steps,
-               first.killed && newest < request_.steps ? fmt::format("exit code {}", first.exit_code)
-                                                       : "the run was too quick for the signal; give more --steps"))
+    const bool on_the_way = first.killed && newest < request_.steps;
+    if (!check("a killed rank ends its run with an error before the last step", on_the_way && first.exit_code != 0,
+               on_the_way ? fmt::format("exit code {}", first.exit_code)
+                          : "the run was at its end before the signal arrived",
+               on_the_way ? fmt::format("read {}: the launcher took a killed rank for success", log("killed").string())
+                          : fmt::format("give more --steps than {}", request_.steps)))
       return false;
-    if (!check("a usable checkpoint is left by the killed run", newest > 0, fmt::format("step {}", newest)))
+    if (!check("a usable checkpoint is left by the killed run", newest > 0,
+               newest > 0 ? fmt::format("step {}", newest) : "none",
+               list_of("killed") + " says what is wrong with each; the disk may lose what was synced"))
       return false;
+    const std::string left = inspect_folder(checkpoint("killed", newest)).manifest_sha256;
     request_.progress("starting the killed run again");
     const DrillRun second = launch("killed", argv);
-    if (!check("the killed run, started again, ends well", second.exit_code == 0, outcome(second))) return false;
+    if (!check("the killed run, started again, ends well", second.exit_code == 0, outcome(second),
+               fmt::format("read {}: the state of step {} did not load, or the run broke later", log("killed").string(),
+                           newest)))
+      return false;
+    const bool went_on = check_parent(newest, left);
     const auto again = step_numbers(RunPaths{run_dir("killed")}.metrics());
-    const bool same_numbers = check("losses and norms of the killed run have the bits of the uninterrupted one",
-                                    again == whole_, counted(std::ssize(again), "step"));
-    const CheckpointDifference d =
-        diff_checkpoints(checkpoint("whole", request_.steps), checkpoint("killed", request_.steps));
-    const bool same_state =
-        check("and so has its final state", d.same(),
-              d.same() ? counted(d.compared, "tensor")
-                       : fmt::format("{}; {}", counted(std::ssize(d.tensors), "tensor differs", "tensors differ"),
-                                     fmt::join(d.scalars, ", ")));
-    return same_numbers && same_state;
+    const std::string gap = first_difference(again);
+    const bool same_numbers = check(
+        "losses and norms of the killed run have the bits of the uninterrupted one", gap.empty(),
+        gap.empty() ? counted(std::ssize(again), "step") : gap,
+        fmt::format("state that continues is not in the checkpoint, or a step has not the same bits when run "
+                    "again: compare {} with {}, and two runs without a kill",
+                    RunPaths{run_dir("whole")}.metrics().string(), RunPaths{run_dir("killed")}.metrics().string()));
+    return check_final_state() && went_on && same_numbers;
+  }
+
+  // The first state that the second launch saved says what it came from. A run that began anew would have the same
+  // numbers in the end.
+  bool check_parent(int64_t newest, const std::string& left) {
+    std::optional<int64_t> step;
+    std::string parent;
+    for (const CheckpointInfo& info : usable("killed"))
+      if (info.step > newest) {
+        step = info.step;
+        parent = read_manifest(info.folder).parent;
+      }
+    std::string found = fmt::format("step {}", newest);
+    if (!step) found = fmt::format("it saved nothing after step {}", newest);
+    if (step && parent != left)
+      found = fmt::format("the first state it saved, step {}, does not come from step {}", *step, newest);
+    return check("and it went on from the state that was left", step && parent == left, found,
+                 fmt::format("read {}: it says what was continued, and which checkpoints were not used and why",
+                             log("killed").string()));
+  }
+
+  bool check_final_state() {
+    const fs::path a = checkpoint("whole", request_.steps), b = checkpoint("killed", request_.steps);
+    bool same = false;
+    std::string found;
+    try {
+      const CheckpointDifference d = diff_checkpoints(a, b);
+      same = d.same();
+      found = same ? counted(d.compared, "tensor") : counted(std::ssize(d.tensors), "tensor differs", "tensors differ");
+      if (!d.tensors.empty()) found += fmt::format(", first {} ({})", d.tensors[0].name, d.tensors[0].role);
+      if (!d.scalars.empty()) found += fmt::format("; {}", fmt::join(d.scalars, ", "));
+    } catch (const Error& e) {
+      found = e.what();
+    }
+    return check("and so has its final state", same, found,
+                 fmt::format("trainctl checkpoint diff {} {}", a.string(), b.string()));
+  }
+
+  // Of the killed run's numbers against the uninterrupted one's; "" when every bit is the same.
+  std::string first_difference(const std::map<int64_t, StepNumbers>& again) const {
+    for (const auto& [step, numbers] : whole_) {
+      const auto found = again.find(step);
+      if (found == again.end()) return fmt::format("step {} is missing", step);
+      const StepNumbers& n = found->second;
+      if (!(n == numbers))
+        return fmt::format("step {}: loss {} and norm {}, uninterrupted {} and {}", step, n.loss, n.grad_norm,
+                           numbers.loss, numbers.grad_norm);
+    }
+    return again.size() > whole_.size() ? fmt::format("there are {} steps, not {}", again.size(), whole_.size()) : "";
   }
 
   bool other_layout() {
@@ -167,22 +232,37 @@ class Drill {
         launch_of("other", recipe_.other, {"checkpoint.every_steps=0", "checkpoint.at_end=true"});
     argv.insert(argv.end(), {"--resume", checkpoint("whole", middle_).string()});
     const DrillRun run = launch("other", argv);
-    if (!check("a run of another layout continues from the checkpoint", run.exit_code == 0, outcome(run))) return false;
+    if (!check("a run of another layout continues from the checkpoint", run.exit_code == 0, outcome(run),
+               fmt::format("read {}; whether the checkpoint itself is whole says: trainctl checkpoint verify --full {}",
+                           log("other").string(), checkpoint("whole", middle_).string())))
+      return false;
     const auto then = step_numbers(RunPaths{run_dir("other")}.metrics());
-    double gap = 0;
+    int64_t worst = middle_ + 1;
     bool complete = std::ssize(then) == request_.steps - middle_;
     for (const auto& [step, numbers] : then) {
       const auto known = whole_.find(step);
       complete = complete && known != whole_.end() && step > middle_;
       if (known == whole_.end()) continue;
-      gap = std::max({gap, relative_gap(known->second.loss, numbers.loss),
-                      relative_gap(known->second.grad_norm, numbers.grad_norm)});
+      const double gap = std::max(relative_gap(known->second.loss, numbers.loss),
+                                  relative_gap(known->second.grad_norm, numbers.grad_norm));
+      if (gap > gap_) gap_ = gap, worst = step;
     }
-    gap_ = gap;
     const double tolerance = recipe_.f32 ? kToleranceF32 : kToleranceBf16;
-    return check("its losses and norms agree with the uninterrupted run", complete && gap <= tolerance,
-                 fmt::format("{}, largest relative gap {:.1e}, allowed {:.0e}", counted(std::ssize(then), "step"), gap,
-                             tolerance));
+    return check(
+        "its losses and norms agree with the uninterrupted run", complete && gap_ <= tolerance,
+        fmt::format("{}, largest relative gap {:.1e} at step {}, allowed {:.0e}", counted(std::ssize(then), "step"),
+                    gap_, worst, tolerance),
+        fmt::format("compare {} with {}: a gap at the first step is a state that was not restored, one that "
+                    "grows is rounding that the recipe amplifies (a large learning rate, a small eps)",
+                    RunPaths{run_dir("whole")}.metrics().string(), RunPaths{run_dir("other")}.metrics().string()));
+  }
+
+  // What was shown is true of the files that were read; they must still be the ones that are marked.
+  bool still_whole() {
+    const CheckpointInfo info = inspect_folder(checkpoint("whole", middle_));
+    return check("the checkpoint of all this is still usable", info.state == CheckpointState::usable,
+                 info.state == CheckpointState::usable ? fmt::format("step {}", info.step) : info.reason,
+                 "something else writes in " + request_.folder.string() + ", or the disk loses data");
   }
 
   void write_marker() {
@@ -204,8 +284,9 @@ class Drill {
 
 }  // namespace
 
-bool DrillReport::passed() const {
-  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const DrillCheck& c) { return c.passed; });
+const DrillCheck* DrillReport::failed() const {
+  const auto first = std::find_if(checks.begin(), checks.end(), [](const DrillCheck& c) { return !c.passed; });
+  return first == checks.end() ? nullptr : &*first;
 }
 
 DrillReport drill_checkpoints(const DrillRequest& request) {

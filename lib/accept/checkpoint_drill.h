@@ -25,19 +25,22 @@ struct DrillRequest {
 struct DrillCheck {
   std::string what;  // "a killed run, started again, has the losses of the uninterrupted one"
   bool passed = false;
-  std::string found;  // numbers
+  std::string found;   // numbers
+  std::string advice;  // of a failed one: what to do
 };
 
 struct DrillReport {
   std::string layout, other_layout;
-  std::vector<DrillCheck> checks;  // up to the first launch that failed
+  std::vector<DrillCheck> checks;  // those of one launch together; after a failed one nothing more is launched
   std::filesystem::path drilled;   // the checkpoint with the marker; empty when a check failed
   double seconds = 0;
-  bool passed() const;
+  const DrillCheck* failed() const;  // the first failed check; null: none
+  bool passed() const { return !checks.empty() && failed() == nullptr; }
 };
 
 // Throws Error{config, plan, usage} for what cannot be drilled, Error{rank_failed} with the launch's last lines when
-// the uninterrupted run fails: then there is nothing to compare with.
+// the uninterrupted run fails: then there is nothing to compare with. Error{environment}: everything held, but DRILLED
+// could not be written.
 DrillReport drill_checkpoints(const DrillRequest& request);
 
 }  // namespace trainctl

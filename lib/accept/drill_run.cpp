@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/atomic_file.h"
@@ -16,6 +17,7 @@ namespace trainctl {
 namespace {
 
 constexpr size_t kKeptLines = 12;
+constexpr std::string_view kOurs = "trainctl: ";  // of errors and warnings
 
 bool kill_a_rank(pid_t launcher) {
   const ProcessInfo* victim = nullptr;
@@ -49,6 +51,8 @@ DrillRun run_launch(const std::vector<std::string>& argv, const std::filesystem:
     child.read_lines(lines);
     for (std::string& line : lines) {
       output.line(line);
+      if (line.starts_with(kOurs) && !line.starts_with(std::string(kOurs) + "warning"))
+        run.error = line.substr(kOurs.size());
       run.last_lines.push_back(std::move(line));
     }
     if (run.last_lines.size() > kKeptLines)

@@ -19,7 +19,8 @@ std::map<int64_t, StepNumbers> step_numbers(const std::filesystem::path& metrics
 struct DrillRun {
   int exit_code = 0;
   bool killed = false;                  // a rank was killed while the launch ran
-  std::vector<std::string> last_lines;  // of its output
+  std::string error;                    // the last "trainctl: KIND: ..." of its output, without "trainctl: "
+  std::vector<std::string> last_lines;  // of its output; what was printed earlier may come later through a pipe
 };
 // Runs argv to its end; its output goes to `log`. Once `kill_when` says so, SIGKILL goes to the rank with the highest
 // number (or to the one process of all ranks).

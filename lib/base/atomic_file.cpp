@@ -35,22 +35,38 @@ int write_all(int fd, std::string_view data) {
   return 0;
 }
 
+// 0, or the errno of the failed sync.
+int sync_open_directory(int fd) {
+  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  return code == EINVAL ? 0 : code;  // some network file systems cannot sync a folder: their renames are synchronous
+}
+
 }  // namespace
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  // Opened first: as soon as the name is there, somebody may move the whole folder.
+  const int folder = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int no_folder = folder < 0 ? errno : 0;
+  const auto give_up = [&](int code) {
+    if (folder >= 0) ::close(folder);
+    fail_on(ErrorKind::environment, "write", path, code);
+  };
   std::filesystem::path temporary = path;
   temporary += fmt::format(".tmp.{}.{}", ::getpid(), random_hex(8));
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) fail_on(ErrorKind::environment, "write", path, errno);
+  if (fd < 0) give_up(errno);
   int code = write_all(fd, content);
   if (code == 0 && ::fsync(fd) != 0) code = errno;
   if (::close(fd) != 0 && code == 0) code = errno;
   if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
   if (code != 0) {
     ::unlink(temporary.c_str());
-    fail_on(ErrorKind::environment, "write", path, code);
+    give_up(code);
   }
-  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+  code = folder < 0 ? no_folder : sync_open_directory(folder);
+  if (folder >= 0) ::close(folder);
+  if (code != 0) fail_on(ErrorKind::environment, "sync the folder", parent, code);
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -90,9 +106,9 @@ namespace {
 int try_sync_directory(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return errno;
-  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  const int code = sync_open_directory(fd);
   ::close(fd);
-  return code == EINVAL ? 0 : code;  // some network file systems cannot sync a folder: their renames are synchronous
+  return code;
 }
 
 }  // namespace

@@ -4,16 +4,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "base/config_visitor.h"
 
 namespace trainctl {
+namespace {
+
+// The member of an object that has a key. Objects with many members, which may be hostile, get an index.
+class Seen {
+ public:
+  const JsonNode::Member* find(const JsonNode::Object& members, const std::string& key) {
+    if (members.size() < kFew) {
+      const auto same = [&key](const JsonNode::Member& m) { return m.key == key; };
+      const auto found = std::find_if(members.begin(), members.end(), same);
+      return found == members.end() ? nullptr : &*found;
+    }
+    for (; indexed_ < members.size(); ++indexed_) index_.emplace(members[indexed_].key, indexed_);
+    const auto found = index_.find(key);
+    return found == index_.end() ? nullptr : &members[found->second];
+  }
+
+ private:
+  static constexpr size_t kFew = 24;
+  std::unordered_map<std::string, size_t> index_;
+  size_t indexed_ = 0;
+};
+
+}  // namespace
 
 void JsonParser::report(TextPosition position, std::string message) {
   std::string path;
-  for (const std::string& part : path_) path = join_path(path, part);
+  for (const Part& part : path_)
+    path = join_path(path, part.index >= 0 ? fmt::format("[{}]", part.index) : std::string(part.key));
   faults_.push_back({std::move(path), position, std::move(message)});
   if (faults_.size() < kMaxJsonFaults) return;
   faults_.push_back({"", position, "too many faults; what follows was not read"});
@@ -53,6 +77,7 @@ std::string JsonParser::here() const {
 void JsonParser::skip_space() {
   for (;;) {
     const char c = peek();
+    if (c > ' ' && c != '#' && c != '/') return;
     if (!at_end() && (c == ' ' || c == '\t' || c == '\n' || c == '\r')) {
       advance();
     } else if (!at_end() && (c == '#' || text_.substr(at_, 2) == "//")) {
@@ -81,7 +106,7 @@ ParsedJson JsonParser::parse() {
     }
     skip_space();
     if (at_end()) stop(position_, "the file is empty; a JSON object { ... } is needed");
-    result.root = value(0);
+    value(0, result.root);
     skip_space();
     if (!at_end()) stop(position_, fmt::format("{} after the end of the JSON value; remove it", here()));
     result.complete = true;
@@ -92,30 +117,30 @@ ParsedJson JsonParser::parse() {
   return result;
 }
 
-JsonNode JsonParser::value(int depth) {
+void JsonParser::value(int depth, JsonNode& node) {
   const TextPosition start = position_;
-  JsonNode node;
   const char c = peek();
   if (c == '{' || c == '[') {
     if (depth >= kMaxJsonDepth) stop(start, fmt::format("nested deeper than {} levels", kMaxJsonDepth));
-    node = c == '{' ? object(depth + 1) : array(depth + 1);
+    c == '{' ? object(depth + 1, node) : array(depth + 1, node);
   } else if (c == '"') {
     node.value = string();
+  } else if (c >= '0' && c <= '9') {
+    node = number();
   } else if (take_non_finite(node)) {
     // reported there
-  } else if (c == '-' || c == '+' || c == '.' || (c >= '0' && c <= '9')) {
+  } else if (c == '-' || c == '+' || c == '.') {
     node = number();
   } else {
     node = word();
   }
   node.position = start;
-  return node;
 }
 
-JsonNode JsonParser::object(int depth) {
+void JsonParser::object(int depth, JsonNode& node) {
   const TextPosition opened = position_;
-  JsonNode::Object members;
-  std::map<std::string, TextPosition> seen;
+  auto& members = node.value.emplace<JsonNode::Object>();
+  Seen seen;
   advance();
   skip_space();
   bool more = peek() != '}' || at_end();
@@ -126,44 +151,39 @@ JsonNode JsonParser::object(int depth) {
     if (peek() == '\'') stop(key_position, "keys and strings take double quotes, not single ones");
     if (peek() != '"') stop(key_position, fmt::format("a key in double quotes is needed here, found {}", here()));
     std::string key = string();
-    path_.push_back(key);
-    const auto [first, is_new] = seen.emplace(key, key_position);
-    if (!is_new)
+    path_.push_back({key});
+    const JsonNode::Member* first = seen.find(members, key);
+    if (first != nullptr)
       report(key_position, fmt::format("duplicate key {}; it is already set at line {}, column {}: remove one of them",
-                                       in_quotes(key), first->second.line, first->second.column));
+                                       in_quotes(key), first->position.line, first->position.column));
+    const bool is_new = first == nullptr;
     skip_space();
     if (peek() != ':')
       stop(position_, fmt::format("\":\" is needed after the key {}, found {}", in_quotes(key), here()));
     advance();
     skip_space();
-    JsonNode member = value(depth);
+    JsonNode ignored;
+    value(depth, is_new ? members.emplace_back(JsonNode::Member{{}, key_position, {}}).value : ignored);
     path_.pop_back();
-    if (is_new) members.push_back({std::move(key), key_position, std::move(member)});
+    if (is_new) members.back().key = std::move(key);
     more = after_element('}', "object", opened);
   }
-  JsonNode node;
-  node.value = std::move(members);
-  return node;
 }
 
-JsonNode JsonParser::array(int depth) {
+void JsonParser::array(int depth, JsonNode& node) {
   const TextPosition opened = position_;
-  JsonNode::Array items;
+  auto& items = node.value.emplace<JsonNode::Array>();
   advance();
   skip_space();
   bool more = peek() != ']' || at_end();
   if (!more) advance();
   while (more) {
     if (at_end()) stop(opened, "this \"[\" is never closed; a \"]\" is missing");
-    path_.push_back(fmt::format("[{}]", items.size()));
-    JsonNode item = value(depth);
+    path_.push_back({{}, std::ssize(items)});
+    value(depth, items.emplace_back());
     path_.pop_back();
-    items.push_back(std::move(item));
     more = after_element(']', "array", opened);
   }
-  JsonNode node;
-  node.value = std::move(items);
-  return node;
 }
 
 bool JsonParser::after_element(char close, std::string_view container, TextPosition opened) {

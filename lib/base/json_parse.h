@@ -22,14 +22,15 @@ class JsonParser {
  private:
   struct Stop {};  // thrown after a fault that leaves no sensible way on
 
-  JsonNode value(int depth);
-  JsonNode object(int depth);
-  JsonNode array(int depth);
+  void value(int depth, JsonNode& node);  // into a fresh node, as all three
+  void object(int depth, JsonNode& node);
+  void array(int depth, JsonNode& node);
   JsonNode number();
   JsonNode word();
   std::string string();
   void escape(std::string& out);
   uint32_t hex4();
+  void plain_characters(std::string& out);
   void utf8_character(std::string& out);
   bool after_element(char close, std::string_view container, TextPosition opened);  // true: another one follows
   bool take_non_finite(JsonNode& node);
@@ -46,7 +47,11 @@ class JsonParser {
   size_t at_ = 0;
   TextPosition position_ = {1, 1};
   std::vector<Fault> faults_;
-  std::vector<std::string> path_;  // keys and "[i]" of the open containers, for messages
+  struct Part {
+    std::string_view key;  // of the member that is being read, which its reader holds
+    int64_t index = -1;    // of an array's element, instead of a key
+  };
+  std::vector<Part> path_;  // of the open containers, for messages
 };
 
 }  // namespace trainctl

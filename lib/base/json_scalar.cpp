@@ -143,11 +143,21 @@ void JsonParser::utf8_character(std::string& out) {
   advance(length);
 }
 
+// The run of characters from here on that stand for themselves in one byte each.
+void JsonParser::plain_characters(std::string& out) {
+  const auto plain = [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; };
+  size_t end = at_;
+  while (end < text_.size() && plain(text_[end])) ++end;
+  out.append(text_, at_, end - at_);
+  position_.column += static_cast<int>(end - at_);
+  at_ = end;
+}
+
 std::string JsonParser::string() {
   const TextPosition opened = position_;
   std::string out;
   advance();
-  while (peek() != '"' || at_end()) {
+  for (plain_characters(out); peek() != '"' || at_end(); plain_characters(out)) {
     if (at_end() || peek() == '\n') stop(opened, "this string is never closed; a \" is missing on this line");
     const auto c = static_cast<unsigned char>(peek());
     if (c == '\\') {

@@ -1,6 +1,11 @@
 // lib/checkpoint/admission.cpp -- S0 on rank 0.
 #include "checkpoint/admission.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
+
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -31,12 +36,10 @@ void lay_ballast(const fs::path& root, int64_t bytes) {
 // Not synced here, where training waits: the manifest's and the receipts' own syncs cover these names before the folder
 // is published.
 void make_attempt_folders(const fs::path& staging) {
-  for (const char* name : {"data", "receipts"}) {
-    std::error_code code;
-    fs::create_directories(staging / name, code);
-    if (code)
-      fail(ErrorKind::environment, fmt::format("cannot create {}: {}", (staging / name).string(), code.message()));
-  }
+  for (const fs::path& folder : {staging, staging / "data", staging / "receipts"})
+    if (::mkdir(folder.c_str(), 0777) != 0)  // an attempt's name is new: nothing may be there
+      fail(ErrorKind::environment,
+           fmt::format("cannot create {}: {}", folder.string(), std::generic_category().message(errno)));
 }
 
 // A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor.

@@ -223,7 +223,7 @@ void Checkpointer::State::write(const SaveJob& job, const std::string& fault, Cl
       if (job.readback && own.empty()) read_back_own(job);
     } else {
       if (!own.empty()) fail(ErrorKind::checkpoint, own);
-      const CommitResult result = commit_attempt(job);
+      const CommitResult result = commit_attempt(job, &known_plan_);
       if (!result.damage.empty()) fail(ErrorKind::checkpoint, "committed, but damaged on the disk: " + result.damage);
       current_manifest_ = result.manifest_sha256;
       current_.reason = result.note;

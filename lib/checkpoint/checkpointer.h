@@ -57,6 +57,7 @@ struct RestoreResult {
   bool found = false;
   int64_t step = 0;
   std::filesystem::path folder;
+  std::string manifest_sha256;
   ScalarState scalars;
   std::string kind;
   std::vector<std::string> rejected;  // "<folder>: <why>", newest first

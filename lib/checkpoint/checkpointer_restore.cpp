@@ -61,11 +61,28 @@ Candidates candidates_of(const std::string& text) {
   return c;
 }
 
+// Somebody who removes a step folder leaves LATEST behind: the line of describe() that says so, or "".
+std::string missing_latest(const fs::path& root, const std::vector<CheckpointInfo>& infos) {
+  const fs::path latest = root / kLatestName;
+  if (regular_file_bytes(latest) < 0) return "";
+  try {
+    const Latest named = latest_from_text(read_small_file(latest, kMaxRecordBytes), latest.string());
+    if (std::any_of(infos.begin(), infos.end(), [&](const CheckpointInfo& i) { return i.step == named.step; }))
+      return "";
+    return fmt::format("-{}: {} names it, and it is not there any more\n", (root / named.folder).string(), kLatestName);
+  } catch (const Error&) {  // torn: it is only a hint
+    return "";
+  }
+}
+
 // Rank 0. "!why" when `from` stands for nothing.
 std::string look(const fs::path& own_folder, const std::string& from, bool allow_intermediate) {
   try {
     // A glance is enough: what is taken is looked at closely.
-    if (from == "auto") return describe(scan_checkpoints(own_folder, Look::glance), false);
+    if (from == "auto") {
+      const std::vector<CheckpointInfo> infos = scan_checkpoints(own_folder, Look::glance);
+      return missing_latest(own_folder, infos) + describe(infos, false);
+    }
     if (is_checkpoint_folder(from)) return describe({inspect_folder(from)}, allow_intermediate);
     return describe(scan_checkpoints(checkpoint_root_of(from), Look::glance), false);
   } catch (const std::exception& e) {
@@ -198,7 +215,7 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
         result.scalars = m.scalars;
         result.kind = m.kind;
         result.cost = reader->cost(ranks);
-        parent_ = reader->info().manifest_sha256;
+        result.manifest_sha256 = parent_ = reader->info().manifest_sha256;
         std::error_code unknown;
         const bool own = fs::equivalent(fs::path(folder).parent_path(), options_.folder, unknown);
         saved_step_ = own ? m.step : -1;

@@ -54,6 +54,7 @@ class Checkpointer::State {
   std::atomic<bool> done_ = false, cancelled_ = false;
   SaveOutcome current_;           // the writer's until done_
   std::string current_manifest_;  // its SHA-256, rank 0
+  KnownPlan known_plan_;          // rank 0's writer's
   std::vector<SaveOutcome> outcomes_;
 };
 

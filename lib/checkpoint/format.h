@@ -15,7 +15,7 @@
 
 namespace trainctl {
 
-inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 1;
+inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 2;
 inline constexpr int64_t kBlockBytes = 4 << 20;
 inline constexpr int64_t kMaxRecordBytes = 256 << 20;  // of any JSON record
 
@@ -107,6 +107,10 @@ struct Unusable {
 
 std::string to_text(const Receipt& receipt);
 std::string to_text(const Manifest& manifest);
+// The list of tensors as it stands in a receipt and in a manifest. Saves of one plan repeat it byte for byte, so that
+// it need be made and read only once: a manifest's text with this list for its own, whatever `manifest.tensors` says.
+std::string tensors_text(const std::vector<TensorRecord>& tensors);
+std::string to_text(const Manifest& manifest, const std::string& tensors);
 std::string to_text(const Committed& committed);
 std::string to_text(const Latest& latest);
 std::string to_text(const Unusable& unusable);
@@ -114,6 +118,10 @@ std::string to_text(const Unusable& unusable);
 // Each throws Error{checkpoint} naming `source`, the member and the rule. Nothing in the result leaves its bounds:
 // paths are relative and plain, shapes have at most four dimensions and fewer than 2^63 elements, lengths match.
 Receipt receipt_from_text(std::string_view text, const std::string& source);
+// The list of tensors in a receipt's text; "" when it has none. A receipt whose list is that of another one that was
+// read is checked and read but for that: its `tensors` stay empty.
+std::string_view tensors_of_receipt(std::string_view text);
+Receipt receipt_but_tensors(std::string_view text, const std::string& source);
 Manifest manifest_from_text(std::string_view text, const std::string& source);
 Committed committed_from_text(std::string_view text, const std::string& source);
 Latest latest_from_text(std::string_view text, const std::string& source);
@@ -123,6 +131,9 @@ Unusable unusable_from_text(std::string_view text, const std::string& source);
 // no byte, are aligned; aliases and derivations point at tensors that exist; a training kind has every state class, and
 // a class that is said to be in meta/ names a listed file. Throws Error{checkpoint}.
 void check_manifest(const Manifest& manifest, const std::string& source);
+// Of these rules those that a manifest with the tensors of another one, which passed, and with files of the same names
+// and sizes, can still break.
+void check_manifest_but_tensors(const Manifest& manifest, const std::string& source);
 
 std::string file_root_of(const std::vector<std::string>& block_xxh128);
 std::string folder_name_of(int64_t step);                      // "step-00001200"

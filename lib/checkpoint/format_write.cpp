@@ -1,5 +1,6 @@
 // lib/checkpoint/format_write.cpp -- checkpoint records to canonical JSON.
-#include <cmath>
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -17,12 +18,6 @@ std::string dump(const json& value) { return value.dump(-1, ' ', false, json::er
 
 json schema(std::string_view name) { return record_schema(name); }
 
-json to_json(const Shape& shape) {
-  json list = json::array();
-  for (int d = 0; d < shape.rank(); ++d) list.push_back(shape[d]);
-  return list;
-}
-
 json to_json(const FileRecord& f) {
   return {{"path", f.path},          {"rank", f.rank},
           {"bytes", f.bytes},        {"header_bytes", f.header_bytes},
@@ -30,20 +25,116 @@ json to_json(const FileRecord& f) {
           {"file_root", f.file_root}};
 }
 
-json to_json(const TensorRecord& t) {
-  json value = {{"name", t.name}, {"role", t.role}, {"dtype", name(t.dtype)}, {"shape", to_json(t.shape)}};
-  if (!t.alias_of.empty()) value["alias_of"] = t.alias_of;
-  if (!t.derived_from_role.empty())
-    value["derived_from"] = {{"name", t.name}, {"role", t.derived_from_role}, {"cast", "nearest_even"}};
-  json& chunks = value["chunks"] = json::array();
-  for (const ChunkRecord& c : t.chunks)
-    chunks.push_back({{"offset", to_json(c.box.offset)},
-                      {"extent", to_json(c.box.extent)},
-                      {"file", c.file},
-                      {"key", c.key},
-                      {"byte_offset", c.byte_offset},
-                      {"byte_length", c.byte_length}});
-  return value;
+// Tensors and their chunks are most of a record: they become text without a tree of nodes in between, with the members
+// in the order and the form that dump() gives everything else.
+class TensorText {
+ public:
+  explicit TensorText(const std::vector<TensorRecord>& tensors) {
+    text_.reserve(256 * tensors.size());
+    text_ += '[';
+    for (const TensorRecord& t : tensors) put(t);
+    end_list();
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void put(const TensorRecord& t) {
+    text_ += '{';
+    if (!t.alias_of.empty()) member("alias_of", t.alias_of);
+    text_ += R"("chunks":[)";
+    for (const ChunkRecord& c : t.chunks) put(c);
+    end_list();
+    text_ += ',';
+    if (!t.derived_from_role.empty()) {
+      text_ += R"("derived_from":{"cast":"nearest_even",)";
+      member("name", t.name);
+      member("role", t.derived_from_role);
+      text_.back() = '}';
+      text_ += ',';
+    }
+    member("dtype", name(t.dtype));
+    member("name", t.name);
+    member("role", t.role);
+    member("shape", t.shape);
+    text_.back() = '}';
+    text_ += ',';
+  }
+
+  void put(const ChunkRecord& c) {
+    text_ += '{';
+    member("byte_length", c.byte_length);
+    member("byte_offset", c.byte_offset);
+    member("extent", c.box.extent);
+    member("file", c.file);
+    member("key", c.key);
+    member("offset", c.box.offset);
+    text_.back() = '}';
+    text_ += ',';
+  }
+
+  void member(std::string_view key, std::string_view value) {
+    begin(key);
+    const auto plain = [](char ch) { return ch >= ' ' && ch < '\x7f' && ch != '"' && ch != '\\'; };
+    if (std::all_of(value.begin(), value.end(), plain)) {
+      text_ += '"';
+      text_ += value;
+      text_ += '"';
+    } else {
+      text_ += dump(json(std::string(value)));
+    }
+    text_ += ',';
+  }
+  void member(std::string_view key, int64_t value) {
+    begin(key);
+    number(value);
+    text_ += ',';
+  }
+  void member(std::string_view key, const Shape& shape) {
+    begin(key);
+    text_ += '[';
+    for (int d = 0; d < shape.rank(); ++d) {
+      number(shape[d]);
+      text_ += ',';
+    }
+    end_list();
+    text_ += ',';
+  }
+  void begin(std::string_view key) {
+    text_ += '"';
+    text_ += key;
+    text_ += "\":";
+  }
+  void number(int64_t value) {
+    char digits[24];
+    text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  }
+  void end_list() {  // in place of the comma after the last element
+    if (text_.back() == ',')
+      text_.back() = ']';
+    else
+      text_ += ']';
+  }
+
+  std::string text_;
+};
+
+// The text of an object up to the list of a further member, "tensors", which comes after all of its own.
+std::string head_of(const json& before) {
+  std::string text = dump(before);
+  text.back() = ',';
+  return text += R"("tensors":)";
+}
+
+// The text of an object with that member at its place in the order; some members come after it.
+std::string with_tensors(json value, std::string_view tensors) {
+  json::object_t& members = value.get_ref<json::object_t&>();
+  json::object_t after;
+  for (auto it = members.upper_bound("tensors"); it != members.end();) after.insert(members.extract(it++));
+  std::string rest = dump(json(std::move(after))), text = head_of(value);
+  rest.front() = ',';
+  text.reserve(text.size() + tensors.size() + rest.size() + 1);  // one for the line's end
+  text += tensors;
+  return text += rest;
 }
 
 template <class T>
@@ -81,19 +172,34 @@ std::string with_self_digest(json value) {
   return dump(value) + "\n";
 }
 
-std::string to_text(const Receipt& r) {
-  return with_self_digest({{"schema", schema("trainctl-receipt")},
-                           {"attempt", r.attempt},
-                           {"step", r.step},
-                           {"rank", r.rank},
-                           {"status", r.ok ? "ok" : "failed"},
-                           {"reason", r.reason},
-                           {"non_finite", r.non_finite},
-                           {"files", list_of(r.files)},
-                           {"tensors", list_of(r.tensors)}});
+std::string receipt_head(const Receipt& r, std::string_view tensors) {
+  json value = {{"schema", schema("trainctl-receipt")},
+                {"attempt", r.attempt},
+                {"step", r.step},
+                {"rank", r.rank},
+                {"status", r.ok ? "ok" : "failed"},
+                {"reason", r.reason},
+                {"non_finite", r.non_finite},
+                {"files", list_of(r.files)}};
+  const std::string bare = head_of(value);
+  Xxh128 digest;
+  digest.update(bare.data(), bare.size());
+  digest.update(tensors.data(), tensors.size());
+  digest.update(kReceiptEnd.data(), 1);
+  value["self_xxh128"] = digest.hex();
+  return head_of(value);
 }
 
-std::string to_text(const Manifest& m) {
+std::string to_text(const Receipt& r) {
+  const std::string tensors = tensors_text(r.tensors);
+  return receipt_head(r, tensors).append(tensors).append(kReceiptEnd);
+}
+
+std::string tensors_text(const std::vector<TensorRecord>& tensors) { return TensorText(tensors).take(); }
+
+std::string to_text(const Manifest& m) { return to_text(m, tensors_text(m.tensors)); }
+
+std::string to_text(const Manifest& m, const std::string& tensors) {
   json value = {{"schema", schema("trainctl-checkpoint")},
                 {"kind", m.kind},
                 {"run_id", m.run_id},
@@ -105,7 +211,6 @@ std::string to_text(const Manifest& m) {
                 {"world", m.world},
                 {"topology", opaque(m.topology, "topology")},
                 {"provenance", opaque(m.provenance, "provenance")},
-                {"tensors", list_of(m.tensors)},
                 {"files", list_of(m.files)}};
   value["completeness"] = to_json(m.completeness);
   json& receipts = value["receipts"] = json::array();
@@ -122,6 +227,7 @@ std::string to_text(const Manifest& m) {
   value["data"] = {{"consumed_samples", s.consumed_samples},
                    {"consumed_tokens", s.consumed_tokens},
                    {"fingerprint", s.data_fingerprint}};
+  if (!s.data_state.empty()) value["data"]["state"] = opaque(s.data_state, "state of the data");
   value["rng"] = {{"algorithm", "philox4x32-10"}, {"seed", s.seed}, {"continuity", "exact"}};
   value["low_precision"] = json::object();
   value["digest_policy"] = {{"blocks", "xxh3-128"},
@@ -130,7 +236,7 @@ std::string to_text(const Manifest& m) {
                             {"receipts", "xxh3-128"},
                             {"meta", "xxh3-128"},
                             {"manifest", "sha-256"}};
-  return dump(value) + "\n";
+  return with_tensors(std::move(value), tensors) + "\n";
 }
 
 std::string to_text(const Committed& c) {

@@ -25,15 +25,23 @@ JsonNode parse_checkpoint_json(std::string_view text, const std::string& source)
   return std::move(parsed.root);
 }
 
-JsonFields::JsonFields(const JsonNode& node, std::string source, std::string path)
-    : node_(node), source_(std::move(source)), path_(std::move(path)) {
+JsonFields::JsonFields(const JsonNode& node, const std::string& source, const JsonFields* parent, std::string_view key,
+                       int64_t index)
+    : node_(node), source_(source), parent_(parent), key_(key), index_(index) {
   if (!node.as<JsonNode::Object>())
     fail(ErrorKind::checkpoint, fmt::format("{}: {} is of type {}, an object is needed", source_,
-                                            path_.empty() ? "the whole" : path_, node.type_name()));
+                                            path().empty() ? "the whole" : path(), node.type_name()));
+}
+
+std::string JsonFields::path() const {
+  if (parent_ == nullptr) return std::string(key_);
+  const std::string above = parent_->path();
+  return fmt::format("{}{}{}{}", above, above.empty() ? "" : ".", key_, index_ < 0 ? "" : fmt::format("[{}]", index_));
 }
 
 void JsonFields::refuse(std::string_view key, std::string_view what) const {
-  fail(ErrorKind::checkpoint, fmt::format("{}: {}{}{} {}", source_, path_, path_.empty() ? "" : ".", key, what));
+  const std::string above = path();
+  fail(ErrorKind::checkpoint, fmt::format("{}: {}{}{} {}", source_, above, above.empty() ? "" : ".", key, what));
 }
 
 const JsonNode& JsonFields::node(std::string_view key) const {
@@ -89,12 +97,10 @@ std::vector<std::string> JsonFields::hexes(std::string_view key, size_t digits) 
   return values;
 }
 
-JsonFields JsonFields::object(std::string_view key) const {
-  return JsonFields(node(key), source_, path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key));
-}
+JsonFields JsonFields::object(std::string_view key) const { return {node(key), source_, this, key, -1}; }
 
 JsonFields JsonFields::element(std::string_view key, const JsonNode& item, size_t index) const {
-  return JsonFields(item, source_, fmt::format("{}{}{}[{}]", path_, path_.empty() ? "" : ".", key, index));
+  return {item, source_, this, key, static_cast<int64_t>(index)};
 }
 
 }  // namespace trainctl

@@ -14,10 +14,13 @@ namespace trainctl {
 // Strict JSON (duplicate keys, comments, trailing text are refused). Throws Error{checkpoint} "<source>:<l>:<c>: what".
 JsonNode parse_checkpoint_json(std::string_view text, const std::string& source);
 
-// A view of one object; `node` must outlive it. Every getter throws Error{checkpoint} naming source, path and rule.
+// A view of one object; `node`, `source`, label, and the view and the key it was taken by must outlive it. Every
+// getter throws Error{checkpoint} naming source, path and rule; without a fault none of them makes a text.
 class JsonFields {
  public:
-  JsonFields(const JsonNode& node, std::string source, std::string path = "");
+  // `label` stands before the keys in messages; "": nothing does.
+  JsonFields(const JsonNode& node, const std::string& source, std::string_view label = {})
+      : JsonFields(node, source, nullptr, label, -1) {}
 
   bool has(std::string_view key) const { return node_.find(key) != nullptr; }
   int64_t integer(std::string_view key, int64_t minimum = 0, int64_t maximum = INT64_MAX) const;
@@ -33,8 +36,15 @@ class JsonFields {
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
 
  private:
+  JsonFields(const JsonNode& node, const std::string& source, const JsonFields* parent, std::string_view key,
+             int64_t index);
+  std::string path() const;  // "" for the whole, "files[3]", ...
+
   const JsonNode& node_;
-  std::string source_, path_;
+  const std::string& source_;
+  const JsonFields* parent_;  // null: key_ is the label
+  std::string_view key_;      // of the parent
+  int64_t index_;             // in the parent's list; -1: the member itself
 };
 
 bool is_hex(std::string_view text, size_t digits);

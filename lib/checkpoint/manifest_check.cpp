@@ -42,22 +42,29 @@ void check_classes(const Manifest& m, const std::function<void(const std::string
 
 }  // namespace
 
+void check_manifest_but_tensors(const Manifest& m, const std::string& source) {
+  const auto refuse = [&source](const std::string& what) {
+    fail(ErrorKind::checkpoint, fmt::format("{}: {}", source, what));
+  };
+  std::set<std::string> files, receipts;
+  for (const FileRecord& f : m.files)
+    if (!files.insert(f.path).second) refuse(fmt::format("file {} is listed twice", in_quotes(f.path)));
+  for (const ReceiptRecord& r : m.receipts)
+    if (!receipts.insert(r.path).second) refuse(fmt::format("receipt {} is listed twice", in_quotes(r.path)));
+  check_classes(m, refuse);
+}
+
 void check_manifest(const Manifest& m, const std::string& source) {
+  check_manifest_but_tensors(m, source);
   const auto refuse = [&source](const std::string& what) {
     fail(ErrorKind::checkpoint, fmt::format("{}: {}", source, what));
   };
   std::map<std::string, const FileRecord*> files;
-  for (const FileRecord& f : m.files)
-    if (!files.emplace(f.path, &f).second) refuse(fmt::format("file {} is listed twice", in_quotes(f.path)));
-  std::set<std::string> receipts;
-  for (const ReceiptRecord& r : m.receipts)
-    if (!receipts.insert(r.path).second) refuse(fmt::format("receipt {} is listed twice", in_quotes(r.path)));
+  for (const FileRecord& f : m.files) files.emplace(f.path, &f);
   std::map<std::pair<std::string, std::string>, const TensorRecord*> tensors;
   for (const TensorRecord& t : m.tensors)
     if (!tensors.emplace(std::pair(t.name, t.role), &t).second)
       refuse(fmt::format("tensor {} ({}) is listed twice", in_quotes(t.name), t.role));
-
-  check_classes(m, refuse);
 
   std::map<std::string, std::vector<Extent>> used;
   for (const TensorRecord& t : m.tensors) {

@@ -56,7 +56,7 @@ Proof proof_from_text(std::string_view schema, std::string_view text, const std:
   const JsonFields fields(root, source);
   check_schema(fields, schema);
   Proof p{fields.hex("manifest_sha256", 64), fields.text("how"), fields.integer("time_ns")};
-  check_canonical(p, text, source);
+  check_canonical(to_text(p), text, source);
   return p;
 }
 
@@ -93,7 +93,7 @@ Pinned pinned_from_text(std::string_view text, const std::string& source) {
   const JsonFields fields(root, source);
   check_schema(fields, "trainctl-pinned");
   Pinned p{fields.text("reason"), fields.integer("time_ns")};
-  check_canonical(p, text, source);
+  check_canonical(to_text(p), text, source);
   return p;
 }
 
@@ -110,7 +110,7 @@ Verdict verdict_from_text(std::string_view text, const std::string& source) {
   check_schema(fields, "trainctl-verdict");
   Verdict v{fields.hex("attempt", 32), fields.integer("rank"), fields.text("status") == "ok", fields.text("reason"),
             fields.text("how")};
-  check_canonical(v, text, source);
+  check_canonical(to_text(v), text, source);
   return v;
 }
 
@@ -121,7 +121,7 @@ Attempt attempt_from_text(std::string_view text, const std::string& source) {
   const JsonFields owner = fields.object("owner");
   Attempt a{{owner.text("host"), owner.text("boot_id"), owner.integer("pid"), owner.integer("start_ticks", -1)},
             fields.text("draft")};
-  check_canonical(a, text, source);
+  check_canonical(to_text(a), text, source);
   return a;
 }
 

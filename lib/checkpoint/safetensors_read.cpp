@@ -32,7 +32,8 @@ int64_t element_bytes(std::string_view dtype) {
 }
 
 SafetensorsTensor read_entry(const JsonNode::Member& member, const std::string& file, int64_t data_bytes) {
-  const JsonFields fields(member.value, file, "tensor " + in_quotes(member.key));
+  const std::string label = "tensor " + in_quotes(member.key);
+  const JsonFields fields(member.value, file, label);
   SafetensorsTensor tensor;
   tensor.name = member.key;
   tensor.dtype = fields.text("dtype");

@@ -64,16 +64,16 @@ inline constexpr std::string_view kSupersededPrefix = ".superseded-";
 
 int64_t wall_clock_ns();
 
-// Waits that start short (5 ms) and grow to 200 ms, against one deadline.
+// Waits that start short (5 ms) and grow to `longest`, against one deadline.
 class PatientWait {
  public:
-  explicit PatientWait(double deadline_s);
+  explicit PatientWait(double deadline_s, std::chrono::milliseconds longest = std::chrono::milliseconds(200));
   bool expired() const;
   void sleep();
 
  private:
   std::chrono::steady_clock::time_point end_;
-  std::chrono::milliseconds nap_{5};
+  std::chrono::milliseconds longest_, nap_{5};
 };
 
 // S3-S6 on one rank: creates, writes, flushes its files from the staging image, then puts the receipt in place. Throws
@@ -88,7 +88,16 @@ struct CommitResult {
   std::string note;      // what failed after the commit point (LATEST, retention): the checkpoint itself is good
   std::string damage{};  // what reading it back found: it was committed, and is marked UNUSABLE
 };
-CommitResult commit_attempt(const SaveJob& job);
+// What rank 0 learnt of a plan from the receipts of a save that it committed. Those of the next save repeat their lists
+// of tensors byte for byte, unless the plan has changed on some rank: then everything is read, merged and checked anew.
+struct KnownPlan {
+  std::vector<std::string> receipts;  // by rank: the text of its list of tensors
+  std::vector<FileRecord> files;      // of which names and sizes count
+  std::vector<TensorRecord> tensors;  // of all ranks, merged, and checked against the files
+  std::string text;                   // of `tensors`, in a manifest
+};
+// `known`: of the save before, when this run has made one; then that of this save, or empty. May be null.
+CommitResult commit_attempt(const SaveJob& job, KnownPlan* known = nullptr);
 
 // S7 and the content of S8: waits for the receipts in `folder` and makes the manifest that they give. Throws Error when
 // one is missing at the deadline, failed, or of another attempt, when coverage is not exact, or a state class is

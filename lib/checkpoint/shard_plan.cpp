@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -64,6 +65,7 @@ TensorRecord record_of(const StateEntry& e) {
 struct Chosen {
   size_t entry;
   int64_t derived;
+  std::string key;
 };
 
 void append_file(ShardPlan& plan, const StateCatalog& catalog, std::vector<Chosen> chosen, std::string_view stem,
@@ -72,7 +74,7 @@ void append_file(ShardPlan& plan, const StateCatalog& catalog, std::vector<Chose
   std::sort(chosen.begin(), chosen.end(), [&catalog](const Chosen& a, const Chosen& b) {
     const StateEntry &x = catalog[a.entry], &y = catalog[b.entry];
     const int64_t wide = size_of(x.local.dtype()), other = size_of(y.local.dtype());
-    return wide != other ? wide > other : key_of(x) < key_of(y);
+    return wide != other ? wide > other : a.key < b.key;
   });
   PlannedFile file;
   file.record.path = fmt::format("data/{}-r{:05}.safetensors", stem, rank);
@@ -80,7 +82,7 @@ void append_file(ShardPlan& plan, const StateCatalog& catalog, std::vector<Chose
   file.image_offset = plan.image_bytes;
   for (const Chosen& c : chosen) {
     const StateEntry& e = catalog[c.entry];
-    SafetensorsTensor tensor{key_of(e), safetensors_dtype(e.local.dtype()), {}, 0, 0};
+    SafetensorsTensor tensor{c.key, safetensors_dtype(e.local.dtype()), {}, 0, 0};
     for (int d = 0; d < e.box.extent.rank(); ++d) tensor.shape.push_back(e.box.extent[d]);
     file.header.push_back(std::move(tensor));
     file.tensors.push_back({c.entry, c.derived, 0, e.local.bytes()});
@@ -119,8 +121,8 @@ ShardPlan plan_shards(const StateCatalog& catalog, int64_t rank) {
       plan.records.back().derived_from_role = "master";
     } else if (e.owner && (e.box.extent.numel() > 0 || e.shape.numel() == 0)) {
       const auto derived = weight_of.find(i);
-      const Chosen c = {i, derived == weight_of.end() ? -1 : static_cast<int64_t>(derived->second)};
-      (is_model_state(e.role) ? model : optim).push_back(c);
+      Chosen c = {i, derived == weight_of.end() ? -1 : static_cast<int64_t>(derived->second), key_of(e)};
+      (is_model_state(e.role) ? model : optim).push_back(std::move(c));
     }
   }
   append_file(plan, catalog, std::move(model), "model", rank);
@@ -133,10 +135,27 @@ int64_t staging_bytes(const ShardPlan& plan) { return plan.image_bytes == 0 ? 0 
 int64_t staging_bytes(const StateCatalog& catalog) { return staging_bytes(plan_shards(catalog, 0)); }
 
 std::string catalog_fingerprint(const StateCatalog& catalog) {
+  // Every part says its length, so that no two catalogs give the same bytes.
   std::string text;
-  for (const StateEntry& e : catalog)
-    text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}\n", e.name, e.role, name(e.local.dtype()), to_string(e.shape),
-                        to_string(e.box.offset), to_string(e.box.extent), e.owner, e.alias_of);
+  const auto number = [&text](int64_t value) { text.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto word = [&](std::string_view value) {
+    number(std::ssize(value));
+    text += value;
+  };
+  const auto shape = [&](const Shape& value) {
+    number(value.rank());
+    for (int d = 0; d < value.rank(); ++d) number(value[d]);
+  };
+  for (const StateEntry& e : catalog) {
+    word(e.name);
+    word(e.role);
+    number(static_cast<int64_t>(e.local.dtype()));
+    shape(e.shape);
+    shape(e.box.offset);
+    shape(e.box.extent);
+    number(e.owner);
+    word(e.alias_of);
+  }
   return xxh128_hex(text.data(), text.size());
 }
 

@@ -63,15 +63,16 @@ int64_t wall_clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-PatientWait::PatientWait(double deadline_s)
+PatientWait::PatientWait(double deadline_s, std::chrono::milliseconds longest)
     : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                  std::chrono::duration<double>(std::min(deadline_s, 1e9)))) {}
+                                                  std::chrono::duration<double>(std::min(deadline_s, 1e9)))),
+      longest_(longest) {}
 
 bool PatientWait::expired() const { return std::chrono::steady_clock::now() >= end_; }
 
 void PatientWait::sleep() {
   std::this_thread::sleep_for(nap_);
-  nap_ = std::min(nap_ * 3 / 2, std::chrono::milliseconds(200));
+  nap_ = std::min(nap_ * 3 / 2, longest_);
 }
 
 std::string write_shards(const SaveJob& job, StagingArea& staging, const std::string& fault) {

@@ -29,6 +29,10 @@ void DataConfig::describe(ConfigVisitor& v) {
   v.field("reset_positions", reset_positions, "positions restart at each document",
           Rule{}.also_called({"reset_position_ids"}));
   v.field("log_samples", log_samples, "write the consumed sample ids to samples.jsonl");
+  v.field("on_change", on_change,
+          "when a run resumes and these data are not those of its checkpoint: refuse; continue: each source goes on "
+          "behind the samples it has given, new ones begin at their first; restart: the order begins anew",
+          one_of({"refuse", "continue", "restart"}));
 }
 
 }  // namespace trainctl

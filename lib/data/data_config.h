@@ -25,9 +25,10 @@ struct DataConfig {
   double validation_fraction = 0.0;  // of the documents, chosen by seed
   TokenizerConfig tokenizer;
   int64_t sequence_tokens = 0;
-  bool document_mask = false;    // attention and loss do not cross document borders
-  bool reset_positions = false;  // positions restart at each document
-  bool log_samples = false;      // write the consumed sample ids to samples.jsonl
+  bool document_mask = false;        // attention and loss do not cross document borders
+  bool reset_positions = false;      // positions restart at each document
+  bool log_samples = false;          // write the consumed sample ids to samples.jsonl
+  std::string on_change = "refuse";  // refuse | continue | restart: what a resume does with other data (data_order.h)
   void describe(ConfigVisitor& v);
 };
 

@@ -6,19 +6,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/units.h"
 
 namespace trainctl {
 
 Sampler::~Sampler() = default;
 
-Sampler::Sampler(const DataConfig& config, int64_t seed, int64_t vocab)
-    : config_(config),
-      seed_(seed),
-      vocab_(vocab),
-      train_(std::make_unique<SplitState>()),
-      validation_(std::make_unique<SplitState>()) {
+Sampler::Sampler(const DataConfig& config, int64_t seed, int64_t vocab) : config_(config), vocab_(vocab) {
   const int64_t S = config.sequence_tokens;
   if (S < 1 || S > (int64_t{1} << 31) - 1) {
     fail(ErrorKind::config, fmt::format("data.sequence_tokens is {}; it must be 1 to 2147483647", S));
@@ -31,36 +25,60 @@ Sampler::Sampler(const DataConfig& config, int64_t seed, int64_t vocab)
          fmt::format("data.validation_fraction is {}; it must be at least 0 and below 1", config.validation_fraction));
   }
   if (config.train.empty()) fail(ErrorKind::config, "data.train is empty; name at least one source");
+  order_.seed = seed;
+  order_.sequence_tokens = S;
+  order_.validation_fraction = config.validation_fraction;
   for (const DataSourceConfig& source : config.train) {
-    files_.push_back(std::make_unique<IndexedTokens>(source.path));
+    const IndexedTokens& file = *files_.emplace_back(std::make_unique<IndexedTokens>(source.path));
+    order_.sources.push_back({.path = source.path,
+                              .digest = file.digest(),
+                              .documents = file.documents(),
+                              .tokens = file.tokens(),
+                              .weight = source.weight,
+                              .number = std::ssize(order_.sources),
+                              .given = 0});
   }
+  make_splits();
+  window_.resize(static_cast<size_t>(S + 1));
+  starts_.resize(static_cast<size_t>(S + 1));
+}
+
+void Sampler::make_splits() {
+  train_ = std::make_unique<SplitState>();
+  validation_ = std::make_unique<SplitState>();
+  const int64_t S = config_.sequence_tokens;
   for (const Split split : {Split::train, Split::validation}) {
     SplitState& s = state(split);
     std::vector<double> weights;
     for (size_t k = 0; k < files_.size(); ++k) {
       s.streams.push_back(std::make_unique<DocumentStream>(
           *files_[k], DocumentStream::Options{.split = split,
-                                              .validation_fraction = config.validation_fraction,
-                                              .seed = seed,
-                                              .source = static_cast<int64_t>(k),
+                                              .validation_fraction = config_.validation_fraction,
+                                              .seed = order_.seed,
+                                              .source = order_.sources[k].number,
                                               .sequence_tokens = S}));
       const DocumentStream& stream = *s.streams.back();
       if (stream.sequences_per_epoch() > 0) {
         s.blended.push_back(k);
-        weights.push_back(config.train[k].weight);
+        weights.push_back(config_.train[k].weight);
       } else if (split == Split::train) {
         fail(
             ErrorKind::input,
             fmt::format("data.train[{}] {}: its {} training documents ({} in the file, validation_fraction {}) have {} "
                         "tokens, fewer than one sequence of {} + 1. Use a larger source or sequence_tokens <= {}",
-                        k, config.train[k].path, stream.documents(), files_[k]->documents(), config.validation_fraction,
-                        stream.tokens(), S, std::max<int64_t>(0, stream.tokens() - 1)));
+                        k, config_.train[k].path, stream.documents(), files_[k]->documents(),
+                        config_.validation_fraction, stream.tokens(), S, std::max<int64_t>(0, stream.tokens() - 1)));
       }
     }
     if (!weights.empty()) s.blend.emplace(weights);
   }
-  window_.resize(static_cast<size_t>(S + 1));
-  starts_.resize(static_cast<size_t>(S + 1));
+}
+
+void Sampler::follow(const DataOrder& order) {
+  ensure(definition_of(order) == definition_of(order_), "an order of other data than this sampler's");
+  order_ = order;
+  for (size_t k = 0; k < config_.train.size(); ++k) order_.sources[k].path = config_.train[k].path;
+  make_splits();
 }
 
 int64_t Sampler::documents(Split split) const {
@@ -102,13 +120,16 @@ std::string Sampler::why_empty(Split split) const {
       config_.validation_fraction, documents(split), tokens(split), config_.sequence_tokens);
 }
 
-SampleId Sampler::id_locked(SplitState& s, int64_t global_sample) const {
-  const Blend::Place place = s.blend->locate(global_sample);
+SampleId Sampler::id_locked(Split split, int64_t global_sample) const {
+  const SplitState& s = state(split);
+  const bool train = split == Split::train;
+  const Blend::Place place = s.blend->locate(global_sample - (train ? order_.first_sample : 0));
   const size_t source = s.blended[static_cast<size_t>(place.source)];
   DocumentStream& stream = *s.streams[source];
+  const int64_t ordinal = checked_add(place.ordinal, train ? order_.sources[source].given : 0);
   const int64_t per_epoch = stream.sequences_per_epoch();
-  const int64_t epoch = place.ordinal / per_epoch;
-  return {static_cast<int64_t>(source), epoch, stream.shuffled(epoch, place.ordinal % per_epoch)};
+  const int64_t epoch = ordinal / per_epoch;
+  return {static_cast<int64_t>(source), epoch, stream.shuffled(epoch, ordinal % per_epoch)};
 }
 
 SampleId Sampler::id(Split split, int64_t global_sample) const {
@@ -129,15 +150,16 @@ Sample Sampler::sample(Split split, int64_t global_sample) const {
 }
 
 void Sampler::fill(Split split, int64_t first_global_sample, int64_t count, const BatchView& out) const {
-  ensure(first_global_sample >= 0 && count >= 0, "negative sample numbers");
+  const int64_t lowest = split == Split::train ? order_.first_sample : 0;
+  ensure(first_global_sample >= lowest && count >= 0, "samples before the first of the order");
   checked_add(first_global_sample, count);
-  SplitState& s = state(split);
+  const SplitState& s = state(split);
   if (!s.blend) fail(ErrorKind::input, fmt::format("the {} split has no sample: {}", name(split), why_empty(split)));
   const int64_t S = config_.sequence_tokens;
   const bool want_rows = out.tokens || out.labels || out.positions || out.document_start;
   const std::lock_guard lock(mutex_);
   for (int64_t row = 0; row < count; ++row) {
-    const SampleId id = id_locked(s, first_global_sample + row);
+    const SampleId id = id_locked(split, first_global_sample + row);
     if (out.ids) out.ids[row] = id;
     if (!want_rows) continue;
     s.streams[static_cast<size_t>(id.source)]->read(id.epoch, id.index, vocab_, window_.data(), starts_.data());
@@ -151,30 +173,6 @@ void Sampler::fill(Split split, int64_t first_global_sample, int64_t count, cons
       if (out.document_start) out.document_start[at + t] = config_.document_mask ? starts[t] : 0;
     }
   }
-}
-
-std::vector<int64_t> Sampler::source_counts(Split split, int64_t global_samples) const {
-  const SplitState& s = state(split);
-  std::vector<int64_t> counts(files_.size(), 0);
-  if (!s.blend) return counts;
-  const std::vector<int64_t> blended = s.blend->counts(global_samples);
-  for (size_t k = 0; k < blended.size(); ++k) counts[s.blended[k]] = blended[k];
-  return counts;
-}
-
-std::string Sampler::definition() const {
-  std::string text = fmt::format("order 1\nseed {}\nsequence_tokens {}\nvalidation_fraction {}\n", seed_,
-                                 config_.sequence_tokens, config_.validation_fraction);
-  for (size_t k = 0; k < files_.size(); ++k) {
-    text += fmt::format("train[{}] weight {} documents {} tokens {} digest {}\n", k, config_.train[k].weight,
-                        files_[k]->documents(), files_[k]->tokens(), files_[k]->digest());
-  }
-  return text;
-}
-
-std::string Sampler::fingerprint() const {
-  const std::string text = definition();
-  return xxh128_hex(text.data(), text.size());
 }
 
 }  // namespace trainctl

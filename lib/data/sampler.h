@@ -3,7 +3,7 @@
 // Global sample g of a split comes from the source that the blend says (blend.h); its ordinal there, divided by the
 // sequences per epoch of that source, is the epoch, the rest the place in that epoch's shuffled order
 // (document_stream.h). Nothing depends on earlier calls, ranks or batch sizes, so a run may be stopped, resumed and
-// laid out in any way: step s of a run with global batch B uses samples [s B, (s + 1) B).
+// laid out in any way. A run whose data changed on the way follows another order from there on (data_order.h).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 #include "data/blend.h"
 #include "data/data_config.h"
+#include "data/data_order.h"
 #include "data/document_stream.h"
 #include "data/indexed_tokens.h"
 
@@ -45,9 +46,10 @@ struct Sample {
 
 class Sampler {
  public:
-  // Opens every source. vocab: ids must lie in [0, vocab). Throws Error{input} for bad files and for a source whose
-  // training documents do not fill one sequence (S + 1 tokens), with the numbers; Error{config} for bad weights.
-  // A split without a full sequence in one source leaves that source out of validation; see why_empty().
+  // Opens every source; the order is that of a new run. vocab: ids must lie in [0, vocab). Throws Error{input} for bad
+  // files and for a source whose training documents do not fill one sequence (S + 1 tokens), with the numbers;
+  // Error{config} for bad weights. A split without a full sequence in one source leaves that source out of validation;
+  // see why_empty().
   Sampler(const DataConfig& config, int64_t seed, int64_t vocab);
   ~Sampler();
 
@@ -67,17 +69,17 @@ class Sampler {
 
   SampleId id(Split split, int64_t global_sample) const;
   Sample sample(Split split, int64_t global_sample) const;
-  // Samples [first, first + count) into out. Allocates only when a source enters an epoch for the first time.
-  // Throws Error{input} for an empty split or an id outside the vocabulary. May be called from several threads.
+  // Samples [first, first + count) into out; of the training split first >= order().first_sample. Allocates only when a
+  // source enters an epoch for the first time. Throws Error{input} for an empty split or an id outside the vocabulary.
+  // May be called from several threads.
   void fill(Split split, int64_t first_global_sample, int64_t count, const BatchView& out) const;
 
-  // Samples that each source has given after the first `global_samples` of the split.
-  std::vector<int64_t> source_counts(Split split, int64_t global_samples) const;
-
-  // What decides which sample is which, one "key value" line each: seed, sequence_tokens, validation_fraction, and per
-  // source weight, tokens and content digest. Neither paths nor layout.
-  std::string definition() const;
-  std::string fingerprint() const;  // 32 hex digits of definition()
+  // What decides which training sample is which. Validation samples are always numbered from 0, in the blend of the
+  // sources that have one, each from its first.
+  const DataOrder& order() const { return order_; }
+  // From here on training samples come as `order` says, whose sources are this sampler's, content by content; their
+  // validation documents keep to their numbers too. Not while another thread reads.
+  void follow(const DataOrder& order);
 
  private:
   struct SplitState {
@@ -86,11 +88,13 @@ class Sampler {
     std::optional<Blend> blend;                            // over `blended`; empty: the split has no sample
   };
   SplitState& state(Split split) const { return split == Split::train ? *train_ : *validation_; }
-  SampleId id_locked(SplitState& state, int64_t global_sample) const;
+  void make_splits();
+  SampleId id_locked(Split split, int64_t global_sample) const;
 
   DataConfig config_;
-  int64_t seed_, vocab_;
+  int64_t vocab_;
   std::vector<std::unique_ptr<IndexedTokens>> files_;
+  DataOrder order_;
   std::unique_ptr<SplitState> train_, validation_;
   mutable std::mutex mutex_;  // guards the streams' epoch caches and the two buffers
   mutable std::vector<int32_t> window_, starts_;

@@ -56,6 +56,13 @@ void InitFrom::describe(ConfigVisitor& v) {
   v.field("step", step, "of that checkpoint", at_least(0));
 }
 
+void SkipBatches::describe(ConfigVisitor& v) {
+  v.field("batches", batches, "passed over, as --skip-batches said; 0: none", at_least(0));
+  v.field("samples", samples, "in them", at_least(0));
+  v.field("manifest_sha256", manifest_sha256, "of the checkpoint after which they would have come");
+  v.field("step", step, "of that checkpoint", at_least(0));
+}
+
 void Job::describe(ConfigVisitor& v) {
   v.field("schema", schema, "version of this file's form", one_of({std::string(kJobSchema)}).required());
   v.field("build_id", build_id, "build of the launcher; a worker built otherwise refuses", Rule{}.required());
@@ -67,6 +74,7 @@ void Job::describe(ConfigVisitor& v) {
   v.field("resume", resume, "auto | never | a checkpoint folder");
   v.field("allow_intermediate", allow_intermediate, "resume may name a state with infinities or NaNs");
   v.field("init_from", init_from, "weights to start from, as long as there is no checkpoint to resume");
+  v.field("skip", skip, "samples to pass over when the run goes on from one checkpoint");
   v.field("peak_flops_per_rank", peak_flops_per_rank, "FLOP/s a rank could reach; 0: not known", at_least(0));
   v.field("peak_flops_origin", peak_flops_origin, "who says so");
   v.field("memory_limit_bytes_per_rank", memory_limit_bytes_per_rank, "0: none", at_least(0));

@@ -32,6 +32,15 @@ struct InitFrom {
   void describe(ConfigVisitor& v);
 };
 
+// Samples to pass over after one checkpoint, whenever the run goes on from exactly that one; 0 batches: none.
+struct SkipBatches {
+  int64_t batches = 0;            // as --skip-batches said
+  int64_t samples = 0;            // batches x global_batch_size at that time
+  std::string manifest_sha256{};  // of the checkpoint
+  int64_t step = 0;               // of the checkpoint
+  void describe(ConfigVisitor& v);
+};
+
 struct Job {
   std::string schema = "trainctl-launch-1";
   std::string build_id;  // of the launcher; a worker built otherwise refuses
@@ -40,9 +49,10 @@ struct Job {
   int64_t world_size = 0;
   std::vector<JobRank> ranks;  // by rank, all of them
   int64_t threads_per_rank = 1;
-  std::string resume = "auto";              // auto | never | a checkpoint folder
-  bool allow_intermediate = false;          // resume may name a state with infinities or NaNs
-  InitFrom init_from{};                     // used as long as there is no checkpoint to resume
+  std::string resume = "auto";      // auto | never | a checkpoint folder
+  bool allow_intermediate = false;  // resume may name a state with infinities or NaNs
+  InitFrom init_from{};             // used as long as there is no checkpoint to resume
+  SkipBatches skip{};
   double peak_flops_per_rank = 0;           // from the topology file; 0: not known, MFU is then null
   std::string peak_flops_origin;            // "measured by topology discover", "typed", ...
   int64_t memory_limit_bytes_per_rank = 0;  // 0: none

@@ -49,16 +49,19 @@ class TrainingRuntime final : public Runtime {
       layer_sums_ = ctx_.empty({model.config.layers + 2}, DType::f64, MemoryCategory::other);
   }
 
+  void start_at(int64_t step, int64_t sample) override { offset_ = sample - (step - 1) * shape_.global_batch(); }
+
   StepReport gradients(int64_t step) override {
     const auto start = std::chrono::steady_clock::now();
     const double exposed = ctx_.stream().waited_s();
     StepReport report;
     report.step = step;
+    report.first_sample = (step - 1) * shape_.global_batch() + offset_;
     report.tokens = shape_.global_batch() * shape_.sequence;
     model_.world->recorder().set_step(step);
 
     ctx_.place("load the batch");
-    const int64_t here = batches_.load(in_.source, SampleSplit::train, (step - 1) * shape_.global_batch());
+    const int64_t here = batches_.load(in_.source, SampleSplit::train, report.first_sample);
     report.data_wait_s = seconds_since(start);
     report.counted_tokens = summed_over_data(here);
     ctx_.zero(model_.grads);
@@ -166,11 +169,11 @@ class TrainingRuntime final : public Runtime {
   [[noreturn]] void refuse_non_finite(const StepReport& report) {
     const Finding f = find_non_finite(model_, executor_, forward_program_, batches_,
                                       static_cast<int>(shape_.micro_batches), options_);
-    const int64_t last = report.step * shape_.global_batch();
     const std::string what = fmt::format(
         "the loss is {}, the gradient norm {}, the samples {} to {}; the weights of "
         "step {} are untouched",
-        shown(report.loss), shown(report.grad_norm), last - shape_.global_batch(), last - 1, report.step - 1);
+        shown(report.loss), shown(report.grad_norm), report.first_sample,
+        report.first_sample + shape_.global_batch() - 1, report.step - 1);
     if (f.rank == model_.world->rank())
       throw Error(ErrorKind::numeric, "here are the first values that are not finite; " + what)
           .at_rank(f.rank)
@@ -185,6 +188,7 @@ class TrainingRuntime final : public Runtime {
   Optimizer& optimizer_;
   RuntimeInputs in_;
   BatchShape shape_;
+  int64_t offset_ = 0;  // first sample of step 1, were there no other: start_at()
   Batches batches_;
   Executor executor_;
   StageProgram program_, forward_program_;

@@ -13,9 +13,10 @@
 namespace trainctl {
 
 struct StepReport {
-  int64_t step = 0;      // from 1
-  double loss = 0;       // sum over counted tokens of the global batch / their number
-  double grad_norm = 0;  // before clipping
+  int64_t step = 0;          // from 1
+  int64_t first_sample = 0;  // global number of the first of the global batch
+  double loss = 0;           // sum over counted tokens of the global batch / their number
+  double grad_norm = 0;      // before clipping
   double clip_factor = 1;
   double lr = 0;
   int64_t tokens = 0;          // of the global batch
@@ -39,8 +40,11 @@ struct RuntimeInputs {
 class Runtime {
  public:
   virtual ~Runtime() = default;
-  // One optimizer step, number `step` (from 1): samples [(step-1) G, step G). Every rank calls it and gets the same
-  // report. Throws Error{numeric} when the loss or the norm is not finite; the weights are then unchanged.
+  // Step `step` uses the global batch of samples from number `sample` on, and each later step the one behind. Until it
+  // is called: step 1 from sample 0.
+  virtual void start_at(int64_t step, int64_t sample) = 0;
+  // One optimizer step, number `step` (from 1). Every rank calls it and gets the same report. Throws Error{numeric}
+  // when the loss or the norm is not finite; the weights are then unchanged.
   virtual StepReport step(int64_t step) = 0;
   // `hook` is called in every step, on the caller's thread, when the gradients are complete and before the first
   // weight, master or moment changes: whoever still reads them can make the step wait.

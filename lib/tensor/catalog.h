@@ -30,12 +30,13 @@ using StateCatalog = std::vector<StateEntry>;
 // State that is no tensor, captured by value at a step boundary.
 struct ScalarState {
   int64_t step = 0;              // optimizer steps done
-  int64_t consumed_samples = 0;  // the data cursor: next global sample number
-  int64_t consumed_tokens = 0;
+  int64_t consumed_samples = 0;  // the data cursor: next global sample number; used or passed over
+  int64_t consumed_tokens = 0;   // of the samples used
   double last_loss = 0, last_grad_norm = 0;
   int64_t non_finite_count = 0;
   int64_t seed = 0;
   std::string data_fingerprint;
+  std::string data_state;  // a JSON object of the caller's: where its data stand; "": none
 };
 
 // Empty when `entries` of all ranks together cover each logical tensor exactly once by owners; else what is wrong.

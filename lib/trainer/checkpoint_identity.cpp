@@ -53,18 +53,15 @@ ordered_json features_of(const Job& job) {
           {"overrides", job.overrides}};
 }
 
-ordered_json data_version_of(const DataConfig& data, const Sampler& sampler) {
+ordered_json data_version_of(const Sampler& sampler) {
   ordered_json sources = ordered_json::array();
-  for (int64_t k = 0; k < sampler.sources(); ++k) {
-    const DataSourceConfig& source = data.train[static_cast<size_t>(k)];
-    const IndexedTokens& file = sampler.file(k);
+  for (const OrderSource& source : sampler.order().sources)
     sources.push_back({{"path", source.path},
                        {"weight", source.weight},
-                       {"documents", file.documents()},
-                       {"tokens", file.tokens()},
-                       {"digest", file.digest()}});
-  }
-  return {{"fingerprint", sampler.fingerprint()}, {"definition", sampler.definition()}, {"sources", sources}};
+                       {"documents", source.documents},
+                       {"tokens", source.tokens},
+                       {"digest", source.digest}});
+  return {{"definition", definition_of(sampler.order())}, {"sources", sources}};
 }
 
 ordered_json code_version_of() {
@@ -87,8 +84,8 @@ std::vector<StateClass> derived_of(const Recipe& recipe) {
   };
   declare("scheduler", "a function of scalars.step and the optimizer section of meta/config.json");
   declare("rng", "counter based: rng.seed, scalars.step, global token position");
-  declare("sampler", "a function of rng.seed, data.consumed_samples and meta/data-version.json");
-  declare("packing", "a function of rng.seed, data.consumed_samples and meta/data-version.json");
+  declare("sampler", "a function of data.consumed_samples, data.state and meta/data-version.json");
+  declare("packing", "a function of data.consumed_samples, data.state and meta/data-version.json");
   const std::string& precision = recipe.runtime.precision;
   if (precision == "f32" || precision == "bf16") {
     declare("loss_scaler", fmt::format("precision {} does not use one", precision));
@@ -109,7 +106,7 @@ void describe_run(const Job& job, const Sampler& sampler, CheckpointerOptions& o
   options.meta = {{"meta/config.json", text(recipe_to_json(job.recipe))},
                   {"meta/tokenizer/tokenizer.json", text(tokenizer_of(job.recipe.data))},
                   {"meta/features.json", text(features_of(job))},
-                  {"meta/data-version.json", text(data_version_of(job.recipe.data, sampler))},
+                  {"meta/data-version.json", text(data_version_of(sampler))},
                   {"meta/code-version.json", text(code_version_of())}};
   options.derived = derived_of(job.recipe);
 }

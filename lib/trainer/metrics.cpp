@@ -35,7 +35,8 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) {
   writer_ = std::make_unique<LineWriter>(path);
 }
 
-void MetricsFile::step(const StepReport& r, int64_t model_flops, double peak_flops, int64_t memory_peak_bytes) {
+void MetricsFile::step(const StepReport& r, int64_t consumed_tokens, int64_t model_flops, double peak_flops,
+                       int64_t memory_peak_bytes) {
   nlohmann::ordered_json line{{"step", r.step},
                               {"loss", r.loss},
                               {"grad_norm", r.grad_norm},
@@ -43,7 +44,7 @@ void MetricsFile::step(const StepReport& r, int64_t model_flops, double peak_flo
                               {"lr", r.lr},
                               {"tokens", r.tokens},
                               {"counted_tokens", r.counted_tokens},
-                              {"consumed_tokens", r.step * r.tokens},
+                              {"consumed_tokens", consumed_tokens},
                               {"tokens_per_s", static_cast<double>(r.tokens) / r.step_s}};
   if (peak_flops > 0)
     line["mfu"] = static_cast<double>(model_flops) / r.step_s / peak_flops;

@@ -18,8 +18,9 @@ class MetricsFile {
  public:
   // Of an earlier run in the same folder, steps up to `last_step` stay.
   MetricsFile(const std::filesystem::path& path, int64_t last_step);
-  // peak_flops: of all ranks together; 0: mfu is null.
-  void step(const StepReport& report, int64_t model_flops, double peak_flops, int64_t memory_peak_bytes);
+  // consumed_tokens: of the run, this step included. peak_flops: of all ranks together; 0: mfu is null.
+  void step(const StepReport& report, int64_t consumed_tokens, int64_t model_flops, double peak_flops,
+            int64_t memory_peak_bytes);
   void evaluation(int64_t step, double loss);
 
  private:

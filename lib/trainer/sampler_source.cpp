@@ -15,7 +15,8 @@ std::string sample_line(const Sampler& sampler, int64_t step, int64_t first, int
   std::string line = fmt::format(R"({{"step":{},"samples":[)", step);
   for (int64_t i = 0; i < count; ++i) {
     const SampleId id = sampler.id(Split::train, first + i);
-    line += fmt::format("{}[{},{},{}]", i ? "," : "", id.source, id.epoch, id.index);
+    line += fmt::format("{}[{},{},{}]", i ? "," : "", sampler.order().sources[static_cast<size_t>(id.source)].number,
+                        id.epoch, id.index);
   }
   return line + "]}";
 }

@@ -19,7 +19,7 @@ class SamplerSource final : public BatchSource {
 };
 
 // The ids of samples [first, first + count) of the training split as one JSON line:
-// {"step":3,"samples":[[0,0,17],...]}.
+// {"step":3,"samples":[[0,0,17],...]}: number of the source (data_order.h), epoch, sequence in the epoch.
 std::string sample_line(const Sampler& sampler, int64_t step, int64_t first, int64_t count);
 
 }  // namespace trainctl

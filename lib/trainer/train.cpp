@@ -16,6 +16,7 @@
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
 #include "trainer/counters.h"
+#include "trainer/data_cursor.h"
 #include "trainer/engine.h"
 #include "trainer/initial_weights.h"
 #include "trainer/metrics.h"
@@ -79,6 +80,7 @@ class RankRun {
                host_name(), getpid(), job_.threads_per_rank, kernels::cpu_vector_level(), build_id());
     sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
     source_.emplace(*sampler_);
+    cursor_.emplace(job_, *sampler_);
     if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
       fail(ErrorKind::input, sampler_->why_empty(Split::validation));
     engine_ = assemble(recipe_, {.device = make_cpu_device(),
@@ -95,6 +97,7 @@ class RankRun {
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
+    engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
       keep_steps(paths_.samples(), done_steps_);
@@ -178,29 +181,17 @@ class RankRun {
       first_weights();
       return 0;
     }
-    const ScalarState& s = found.scalars;
-    if (s.seed != recipe_.runtime.seed || s.data_fingerprint != sampler_->fingerprint())
-      fail(ErrorKind::checkpoint,
-           fmt::format("{} belongs to other data: its seed is {} and its data {}, this recipe's are {} and {}; restore "
-                       "runtime.seed and the data section, or start another run with another --run-dir",
-                       found.folder.string(), s.seed, s.data_fingerprint, recipe_.runtime.seed,
-                       sampler_->fingerprint()));
-    if (s.consumed_samples != s.step * recipe_.runtime.global_batch_size.value())
-      fail(
-          ErrorKind::checkpoint,
-          fmt::format("{} has consumed {} samples in {} steps, but global_batch_size {} would have consumed {}; resume "
-                      "with the global_batch_size of the checkpoint",
-                      found.folder.string(), s.consumed_samples, s.step, recipe_.runtime.global_batch_size.value(),
-                      s.step * recipe_.runtime.global_batch_size.value()));
+    const std::vector<DataRemark> remarks = cursor_->resume(found);
     refresh_compute_weights(engine_->model);
     // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
     for (const std::filesystem::path& left : checkpointer_->leave_later_steps())
       tell("note", left.string() +
                        " is beyond that step and marked unusable (superseded); to take it back: trainctl "
                        "checkpoint mark usable");
-    tell("note", fmt::format("continues after step {} from {}", s.step, found.folder.string()));
+    tell("note", fmt::format("continues after step {} from {}", found.step, found.folder.string()));
+    for (const DataRemark& remark : remarks) tell(remark.warning ? "warning" : "note", remark.text);
     log_loaded(found.cost);
-    return s.step;
+    return found.step;
   }
 
   void log_loaded(const LoadCost& cost) {
@@ -223,6 +214,7 @@ class RankRun {
       count_step(step, traffic_before, flops_before);
       last_ = report;
       done_steps_ = step;
+      cursor_->advance();
       log_step(report);
       if (recipe_.runtime.eval_every_steps > 0 && (step % recipe_.runtime.eval_every_steps == 0 || step == steps))
         evaluate(step);
@@ -249,12 +241,11 @@ class RankRun {
     if (r.skipped) log_->warn("step {} had no token to learn from and left the weights alone", r.step);
     if (metrics_ || samples_) engine_->context->place("write metrics");
     if (metrics_)
-      metrics_->step(r, model_flops_per_step(), job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
+      metrics_->step(r, cursor_->consumed_tokens(), model_flops_per_step(),
+                     job_.peak_flops_per_rank * static_cast<double>(job_.world_size),
                      engine_->arena->counters().peak_total);
-    if (samples_) {
-      const int64_t global = recipe_.runtime.global_batch_size.value();
-      samples_->line(sample_line(*sampler_, r.step, (r.step - 1) * global, global));
-    }
+    if (samples_)
+      samples_->line(sample_line(*sampler_, r.step, r.first_sample, recipe_.runtime.global_batch_size.value()));
   }
 
   void evaluate(int64_t step) {
@@ -268,12 +259,9 @@ class RankRun {
     engine_->context->place("save a checkpoint");
     ScalarState s;
     s.step = done_steps_;
-    s.consumed_samples = done_steps_ * recipe_.runtime.global_batch_size.value();
-    s.consumed_tokens = s.consumed_samples * recipe_.data.sequence_tokens;
     s.last_loss = last_.loss;
     s.last_grad_norm = last_.grad_norm;
-    s.seed = recipe_.runtime.seed;
-    s.data_fingerprint = sampler_->fingerprint();
+    cursor_->record(s);
     checkpointer_->save(engine_->catalog(), s, reason);
   }
 
@@ -373,6 +361,7 @@ class RankRun {
   std::unique_ptr<Collectives> collectives_;
   std::optional<Sampler> sampler_;
   std::optional<SamplerSource> source_;
+  std::optional<DataCursor> cursor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<Checkpointer> checkpointer_;

@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
   CheckpointBenchOptions o;
   o.folder = ".";
   int64_t mib = 1024, limit_mb = 100;
-  CLI::App app("Checkpoints: stall, write and load bandwidth, slowdown of steps, bytes written, CPU");
+  CLI::App app(
+      "Checkpoints: stall, write and load bandwidth, slowdown of steps, bytes written, CPU, the protocol itself");
   app.add_option("--folder", o.folder, "Folder on the file system to measure; a new folder in it is used and removed")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
@@ -38,8 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--io", o.io, "checkpoint.io of all cases")
       ->check(CLI::IsMember({"auto", "threads", "buffered"}))
       ->capture_default_str();
-  app.add_option("cases", o.cases, "stall, disk, reshard, bytes, slowdown; none: all")
-      ->check(CLI::IsMember({"stall", "disk", "reshard", "bytes", "slowdown"}));
+  app.add_option("cases", o.cases, "stall, disk, reshard, bytes, slowdown, commit; none: all")
+      ->check(CLI::IsMember({"stall", "disk", "reshard", "bytes", "slowdown", "commit"}));
   CLI11_PARSE(app, argc, argv);
   o.bytes = mib << 20;
   o.write_limit_bytes_per_s = limit_mb * 1'000'000;
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
     if (o.wants("reshard")) bench_resharding(o);
     if (o.wants("bytes")) bench_written_bytes(o);
     if (o.wants("slowdown")) bench_step_slowdown(o);
+    if (o.wants("commit")) bench_commit(o);
   } catch (const std::exception& error) {
     fmt::print(stderr, "checkpoint_bench: {}\n", error.what());
     code = 1;

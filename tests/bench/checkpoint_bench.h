@@ -89,5 +89,6 @@ void bench_write_and_load(const CheckpointBenchOptions& options);
 void bench_resharding(const CheckpointBenchOptions& options);
 void bench_written_bytes(const CheckpointBenchOptions& options);
 void bench_step_slowdown(const CheckpointBenchOptions& options);
+void bench_commit(const CheckpointBenchOptions& options);  // 8 ranks, 10000 small tensors
 
 }  // namespace trainctl::bench

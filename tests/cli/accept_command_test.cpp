@@ -29,7 +29,7 @@ TEST_CASE("the drill kills and resumes a run, changes its layout, and leaves a c
   REQUIRE(r.exit_code == 0);
   const auto report = nlohmann::json::parse(r.out);
   CHECK(report["passed"] == true);
-  CHECK(report["checks"].size() == 8);
+  CHECK(report["checks"].size() == 10);
   CHECK(report["layout"] != report["other_layout"]);
   const std::filesystem::path drilled = report["drilled"].get<std::string>();
   CHECK(drilled == folder / "whole" / "checkpoints" / "step-00000008");

@@ -34,7 +34,8 @@ void SyntheticSource::fill(SampleSplit split, int64_t first, int64_t count, cons
 }
 
 std::string Layout::text() const {
-  return fmt::format("tp{}{} pp{} dp{}", tensor, sequence ? "+sp" : "", pipeline, data);
+  return fmt::format("tp{}{} pp{}{} dp{}", tensor, sequence ? "+sp" : "", pipeline,
+                     stages.empty() ? "" : fmt::format("({})", fmt::join(stages, ",")), data);
 }
 
 namespace {
@@ -46,6 +47,7 @@ LoadedRecipe laid_out(const Recipe& recipe, const Layout& layout) {
   p.pipeline_parallel = layout.pipeline;
   p.sequence_parallel = layout.sequence;
   p.data_parallel.value = layout.data;
+  if (!layout.stages.empty()) p.pipeline_layers = layout.stages;
   return loaded;
 }
 

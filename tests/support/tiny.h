@@ -28,8 +28,9 @@ class SyntheticSource final : public BatchSource {
 struct Layout {
   int64_t tensor = 1, pipeline = 1, data = 1;
   bool sequence = false;
+  std::vector<int64_t> stages{};  // layers of each pipeline stage; empty: what the recipe says
   int64_t world() const { return tensor * pipeline * data; }
-  std::string text() const;  // "tp2+sp pp2 dp1"
+  std::string text() const;  // "tp2+sp pp2(3,1) dp1"
 };
 // Every legal one of 1 to `most` ranks for the recipe.
 std::vector<Layout> legal_layouts(const Recipe& recipe, int64_t most);

@@ -1,4 +1,5 @@
 // tests/training/init_from_test.cpp -- `trainctl launch --init-from`: whole runs that start from other weights.
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -161,6 +162,34 @@ TEST_CASE("a run that started from other weights goes on with its own, and start
   fs::rename(runs.path() / "base", runs.path() / "elsewhere");
   runs.train("parts", set({kOneRank, "runtime.steps=5", "optimizer.schedule.decay_steps=4"}));
   runs.train("parts", from_base({"runtime.steps=6", "optimizer.schedule.decay_steps=4"}));
+}
+
+TEST_CASE("a tied model of two stages is exported with one embedding and no head, and its folder alone starts a run",
+          "[training][init-from]") {
+  const Runs runs;
+  const std::string tied = "model.tie_embeddings=true";
+  runs.train("two_stages", set({kOneRank, kPp2, tied, "runtime.steps=3"}, {"--ranks", "2"}));
+  runs.train("from_run", set({kOneRank, tied, "runtime.steps=2"}, {"--init-from", "two_stages"}));
+  REQUIRE(runs.trainctl({"checkpoint", "export", "two_stages", "--to", "hf", "--output", "hf"}).exit_code == 0);
+
+  // Nothing else is left when it is read again, from another place.
+  fs::create_directories(runs.path() / "far away");
+  fs::rename(runs.path() / "hf", runs.path() / "far away/model");
+  fs::remove_all(runs.path() / "two_stages");
+  const fs::path moved = runs.path() / "far away/model";
+  const std::string weights = read_text(moved / "model.safetensors");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, weights.data(), sizeof header_bytes);
+  const json header = json::parse(weights.substr(8, header_bytes));
+  CHECK(header.contains("model.embed_tokens.weight"));
+  CHECK_FALSE(header.contains("lm_head.weight"));
+  CHECK(json::parse(read_text(moved / "config.json"))["tie_word_embeddings"] == true);
+  CHECK(fs::exists(moved / "tokenizer.json"));
+  REQUIRE(runs.trainctl({"checkpoint", "import", "--from", "hf", moved.string(), "--output", "imported"}).exit_code ==
+          0);
+  runs.train("from_folder", set({kOneRank, tied, "runtime.steps=2"}, {"--init-from", "imported"}));
+  CHECK(runs.metric("from_folder", "loss") == runs.metric("from_run", "loss"));  // the same bits
+  refused(runs.launch("untied", set({kOneRank, "runtime.steps=1"}, {"--init-from", "imported"})), 5, "head.weight");
 }
 
 TEST_CASE("contradictions and unfit sources are refused before anything is made", "[training][init-from]") {

@@ -194,11 +194,11 @@ TEST_CASE("a checkpoint continues in another layout, and in bf16 it continues wi
   CHECK(straight.at(8).loss == Approx(whole.at(8).loss).epsilon(0.02));
 }
 
-TEST_CASE("data or batch that no longer fit the checkpoint are refused with both values", "[training][resume]") {
+TEST_CASE("data that no longer fit the checkpoint are refused with both values", "[training][resume]") {
   const Project project;
   project.train("runs/a", 1, {"runtime.steps=3"}, "threads");
   const std::string recipe = read_file(project.path() / "runs/a/recipe.json");
-  for (const char* change : {"runtime.seed=99", "data.sequence_tokens=16", "runtime.global_batch_size=4"}) {
+  for (const char* change : {"runtime.seed=99", "data.sequence_tokens=16"}) {
     const SubprocessResult r = project.trainctl(
         {"launch", "recipe.json", "--ranks", "1", "--launcher", "threads", "--run-dir", "runs/a", "--set", change});
     INFO(change << "\n" << r.err);

@@ -54,6 +54,29 @@ TEST_CASE("a reader never sees half a file while it is being replaced", "[base][
   CHECK(whole);
 }
 
+TEST_CASE("whoever sees a new file may move its folder at once", "[base][file]") {
+  const Folder folder;
+  const fs::path home = folder.path / "here", moved = folder.path / "there";
+  for (int i = 0; i < 300; ++i) {
+    fs::create_directory(home);
+    std::thread mover([&] {
+      while (::access((home / "receipt").c_str(), F_OK) != 0) {
+      }
+      fs::rename(home, moved);
+    });
+    std::string fault;
+    try {
+      write_file_atomically(home / "receipt", "whole");
+    } catch (const Error& error) {
+      fault = error.what();
+    }
+    mover.join();
+    REQUIRE(fault == "");
+    REQUIRE(read_file(moved / "receipt") == "whole");
+    fs::remove_all(moved);
+  }
+}
+
 TEST_CASE("a write that cannot be done names the path, the cause, and leaves nothing", "[base][file]") {
   const Folder f;
   CHECK_THROWS_WITH(write_file_atomically(f.path / "no" / "a", "x"),

@@ -203,4 +203,19 @@ TEST_CASE("a torn or lying LATEST changes nothing", "[checkpoint]") {
   }
 }
 
+TEST_CASE("a step that was removed by hand is told, and the newest one left is taken", "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 3; ++step) save_tiny(folder.path(), step);
+  RankState state(tiny_model(), 0, 1);
+  Checkpointer c = build_checkpointer({}, options_for(folder.path()), state.arena(), state.catalog);
+  CHECK(c.restore(state.catalog).rejected.empty());
+  for (const int64_t step : {3, 2}) std::filesystem::remove_all(folder.path() / folder_name_of(step));
+  const RestoreResult result = c.restore(state.catalog);
+  CHECK(result.step == 1);
+  REQUIRE(result.rejected.size() == 1);
+  CHECK_THAT(result.rejected[0], Catch::Contains("step-00000003: LATEST names it"));
+  std::filesystem::remove_all(folder.path() / folder_name_of(1));
+  CHECK_FALSE(c.restore(state.catalog).found);  // nothing is left: a fresh start, and told
+}
+
 }  // namespace trainctl::testing

@@ -303,6 +303,7 @@ ScalarState scalars_at(int64_t step) {
   s.last_grad_norm = 0.1;
   s.seed = -7;
   s.data_fingerprint = "f00d";
+  s.data_state = R"({"begins": [1, 0.1, -9007199254740993], "where": "\"here\""})";
   return s;
 }
 

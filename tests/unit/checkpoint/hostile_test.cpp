@@ -117,12 +117,18 @@ TEST_CASE("a manifest with a valid digest and hostile content is refused by rule
     m["tensors"][stored]["alias_of"] = m["tensors"][stored]["name"];
   });
   refused("chunks of its own", [&](json& m) { m["tensors"][stored]["alias_of"] = m["tensors"][stored]["name"]; });
+  refused("an object is needed", [&](json& m) { m["data"]["state"] = "here"; });
   refused("disagree", [&](json& m) { m["step"] = 2; });
   refused("no number", [&](json& m) { m["scalars"]["last_loss"] = "12 apples"; });
   refused("is missing", [&](json& m) {
     m["files"][0]["path"] = "data/absent.safetensors";
     m["tensors"] = json::array();
   });
+
+  json older = good;
+  older["schema"]["minor"] = 1;
+  older["data"].erase("state");
+  CHECK(refusal(checkpoint, older.dump() + "\n") == "");
 
   const std::string text = good.dump();
   CHECK(refusal(checkpoint, text.substr(0, text.size() / 2)).find("manifest.json:1:") != std::string::npos);

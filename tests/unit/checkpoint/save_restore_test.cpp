@@ -24,7 +24,8 @@ std::vector<std::string> restore_on(const std::filesystem::path& folder, int64_t
     const ScalarState expected = scalars_at(step);
     if (result.scalars.consumed_samples != expected.consumed_samples ||
         result.scalars.consumed_tokens != expected.consumed_tokens || result.scalars.last_loss != expected.last_loss ||
-        result.scalars.seed != expected.seed || result.scalars.data_fingerprint != expected.data_fingerprint)
+        result.scalars.seed != expected.seed || result.scalars.data_fingerprint != expected.data_fingerprint ||
+        result.scalars.data_state != expected.data_state)
       d = "scalars differ";
   });
   return differences;

@@ -168,7 +168,7 @@ TEST_CASE("a blend draws sources in proportion, each going through its own epoch
     ++seen[id.source];
     CHECK(std::abs(static_cast<double>(seen[1]) - 0.3 * static_cast<double>(g + 1)) < 1);
   }
-  CHECK(sampler.source_counts(Split::train, 200) == std::vector<int64_t>{140, 60});
+  CHECK(given_before(sampler.order(), 200) == std::vector<int64_t>{140, 60});
 }
 
 TEST_CASE("reading validation samples changes nothing about training", "[data]") {

@@ -43,4 +43,7 @@ TEST_CASE("at least one source of data with a path is needed", "[recipe][trainin
   check_one_fault(faults_of({"data.train[1].weight=2"}), {"data.train[1].path: required key \"path\" is missing"});
   check_one_fault(faults_of({"data.train[0].weight=0"}), {"data.train[0].weight: 0 must be > 0"});
   CHECK(faults_of({"data.document_mask=true", "data.reset_positions=true"}) == "");
+  for (const char* choice : {"refuse", "continue", "restart"})
+    CHECK(faults_of({std::string("data.on_change=") + choice}) == "");
+  check_one_fault(faults_of({"data.on_change=contnue"}), {"data.on_change: \"contnue\"", "did you mean \"continue\""});
 }
