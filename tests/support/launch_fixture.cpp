@@ -2,7 +2,7 @@
 #include "support/launch_fixture.h"
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 
 namespace trainctl::testing {
@@ -98,7 +98,9 @@ std::map<int64_t, pid_t> LaunchFixture::running_ranks() const {
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream all;
+  all << in.rdbuf();  // what a process that ends leaves of its files in /proc is no exception
+  return all.str();
 }
 
 int64_t count_of(const std::string& text, const std::string& what) {

@@ -3,6 +3,7 @@
 #include "checkpoint/adopt.h"
 
 #include <map>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -38,7 +39,12 @@ fs::path killed_at(SavePoint point, const fs::path& folder, const fs::path& copy
     CheckpointerOptions options = options_for(folder, ranks.agreement(r));
     if (r == 0)
       options.on_point = [&](SavePoint here) {
-        if (here == point) fs::copy(folder, copy, fs::copy_options::recursive);
+        if (here != point) return;
+        std::error_code moving(EAGAIN, std::generic_category());
+        while (moving) {  // the writers of the other ranks may be giving a file its name
+          fs::remove_all(copy);
+          fs::copy(folder, copy, fs::copy_options::recursive, moving);
+        }
       };
     Checkpointer c = build_checkpointer({}, std::move(options), state.arena(), state.catalog);
     c.save(state.catalog, scalars_at(2), SaveReason::interval);
