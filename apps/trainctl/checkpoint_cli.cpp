@@ -118,7 +118,7 @@ void add_checkpoint_path(CLI::App* cmd, const std::shared_ptr<CheckpointOptions>
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
   if (with_step)
     cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-        ->check(whole_number(0));
+        ->transform(whole_number(0));
 }
 
 }  // namespace trainctl

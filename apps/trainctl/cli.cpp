@@ -60,7 +60,7 @@ void add_override_option(CLI::App& command, std::vector<std::string>& overrides)
 }
 
 CLI::Validator whole_number(int64_t least, int64_t most) {
-  const auto check = [least, most](const std::string& text) -> std::string {
+  const auto check = [least, most](std::string& text) -> std::string {
     int64_t value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -71,6 +71,8 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
     const bool low = beyond ? text.starts_with('-') : value < least;
     if (low) return text + " is too small; the least is " + std::to_string(least);
     if (beyond || value > most) return text + " is too large; the most is " + std::to_string(most);
+    text =
+        std::to_string(value);  // CLI11 would take leading zeros, as in the names of checkpoints, for an octal number
     return "";
   };
   return CLI::Validator(check, least == 0 ? "" : ">= " + std::to_string(least));

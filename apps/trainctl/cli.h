@@ -38,7 +38,8 @@ void add_examples(CLI::App& command, const std::vector<std::string>& lines);
 // --set, for commands that read a recipe.
 void add_override_option(CLI::App& command, std::vector<std::string>& overrides);
 
-// For integer options: least <= value <= most, told in words ("0 is too small; the least is 1").
+// For integer options, given to transform(): least <= value <= most, told in words ("0 is too small; the least is 1"),
+// in decimal digits, whatever zeros lead.
 CLI::Validator whole_number(int64_t least, int64_t most = INT64_MAX);
 // Of `app` and all its subcommands: options and arguments that take a value refuse an empty one. "" is what an unset
 // shell variable leaves behind, and must not be taken for "not given".

@@ -74,9 +74,9 @@ void add_accept_command(CLI::App& app) {
       ->required()
       ->check(CLI::IsMember({"checkpoint"}));
   cmd->add_option("--ranks", a->drill.ranks, "Number of ranks; default: the fewest possible")
-      ->check(whole_number(1, int64_t{1} << 24));
+      ->transform(whole_number(1, int64_t{1} << 24));
   cmd->add_option("--steps", a->drill.steps, "Steps of the uninterrupted run")
-      ->check(whole_number(4, 100000))
+      ->transform(whole_number(4, 100000))
       ->capture_default_str();
   cmd->add_flag("--scaled-down", a->drill.scaled_down,
                 "A smaller model of the same family: few layers, narrow heads, short sequences, a small batch");

@@ -78,7 +78,7 @@ void add_check_command(CLI::App& app) {
   CLI::App* cmd = app.add_subcommand("check", "List every fault of a recipe");
   cmd->add_option("recipe", options->recipe, "Recipe file (JSON)")->required();
   cmd->add_option("--ranks", options->ranks, "Also check the rules of a world of this size")
-      ->check(whole_number(1, int64_t{1} << 24));
+      ->transform(whole_number(1, int64_t{1} << 24));
   add_override_option(*cmd, options->overrides);
   cmd->add_flag("--provenance", options->provenance,
                 "Print every resolved value with where it came from: file and line, --set, default, or derived");

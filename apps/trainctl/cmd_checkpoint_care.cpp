@@ -189,9 +189,9 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
       "verified training state stay",
       prune, {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
   add_checkpoint_path(one, options, false);
-  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->check(whole_number(1));
+  one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->transform(whole_number(1));
   one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
-      ->check(whole_number(0));
+      ->transform(whole_number(0));
   one->add_flag("--dry-run", options->dry_run, "Only say what would go");
 
   one = add_checkpoint_subcommand(

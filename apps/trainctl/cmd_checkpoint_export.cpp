@@ -97,12 +97,12 @@ void add_checkpoint_export_command(CLI::App& group) {
   cmd->add_option("--to", options->to, "Format: hf or gguf")->required()->check(CLI::IsMember({"hf", "gguf"}));
   cmd->add_option("--output,--out", options->output, "Folder (hf) or file (gguf) to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
-      ->check(whole_number(0));
+      ->transform(whole_number(0));
   cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even; gguf also: f16, q8_0")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
   cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
                   "hf: tensor bytes per file; more become several files with an index. Default 5 GB")
-      ->check(whole_number(1));
+      ->transform(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
   cmd->callback([options] { options->to == "hf" ? to_hf(*options) : to_gguf(*options); });
   add_examples(*cmd, {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",

@@ -133,11 +133,11 @@ void add_inspect(CLI::App& data) {
   auto a = std::make_shared<InspectArguments>();
   CLI::App* cmd = data.add_subcommand("inspect", "Look inside token files: sizes, id statistics, single documents");
   cmd->add_option("prefix", a->prefix, "PREFIX, PREFIX.bin or PREFIX.idx")->required();
-  cmd->add_option("--document", a->document, "Print this document (from 0) as text")->check(whole_number(0));
-  cmd->add_option("--max-tokens", a->max_tokens, "At most so many tokens of it; 0: all")->check(whole_number(0));
+  cmd->add_option("--document", a->document, "Print this document (from 0) as text")->transform(whole_number(0));
+  cmd->add_option("--max-tokens", a->max_tokens, "At most so many tokens of it; 0: all")->transform(whole_number(0));
   cmd->add_flag("--ids", a->ids, "Print ids instead of text");
   cmd->add_option("--top", a->top, "How many of the most frequent ids to list")
-      ->check(whole_number(0))
+      ->transform(whole_number(0))
       ->capture_default_str();
   cmd->add_option("--tokenizer", a->tokenizer, "Tokenizer kind")->capture_default_str();
   cmd->add_flag("--json", a->json, "Machine-readable output");

@@ -274,7 +274,7 @@ void add_launch_command(CLI::App& app) {
   cmd->add_option("recipe", a->recipe, "Recipe file (JSON)")->required();
   cmd->add_option("--topology", a->topology, "Topology file; default: this machine, or the Slurm allocation");
   cmd->add_option("--ranks", a->request.ranks, "Number of ranks; default: SLURM_NTASKS, else the fewest possible")
-      ->check(positive);
+      ->transform(positive);
   cmd->add_option("--launcher", a->request.launcher, "What starts the ranks: mpirun, srun, or threads of one process")
       ->check(CLI::IsMember({"mpirun", "srun", "threads"}))
       ->capture_default_str();
@@ -293,11 +293,11 @@ void add_launch_command(CLI::App& app) {
   cmd->add_option("--skip-batches", a->skip_batches,
                   "With --resume CHECKPOINT: pass over this many global batches that would come after it. Remembered: "
                   "going on from that checkpoint again skips them again, later ones come after them")
-      ->check(positive);
+      ->transform(positive);
   cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
                   "Compute threads; default: cores / ranks of a host")
-      ->check(whole_number(1, 4096));
+      ->transform(whole_number(1, 4096));
   cmd->add_option("--bind", a->request.bind, "Bind each rank to its own cores: auto, none or core")
       ->check(CLI::IsMember({"auto", "none", "core"}))
       ->capture_default_str();

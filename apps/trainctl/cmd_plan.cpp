@@ -114,7 +114,7 @@ void add_plan_command(CLI::App& app) {
   cmd->add_option("recipe", a->recipe, "Recipe file (JSON)")->required();
   cmd->add_option("--topology", a->topology, "Topology file; without it ranks are not placed and memory has no limit");
   cmd->add_option("--ranks", a->ranks, "Number of ranks; default: the fewest possible, or those of --against")
-      ->check(whole_number(1, int64_t{1} << 24));
+      ->transform(whole_number(1, int64_t{1} << 24));
   cmd->add_flag("--oversubscribe", a->oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--against", a->against,
                   "Run directory: print its counters beside the plan's with the differences; exit code 0 when equal, "

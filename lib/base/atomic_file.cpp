@@ -114,21 +114,20 @@ int try_sync_directory(const std::filesystem::path& path) {
 }  // namespace
 
 void make_directories(const std::filesystem::path& path) {
-  if (::mkdir(path.c_str(), 0777) != 0) {
-    int code = errno;
-    const std::filesystem::path parent = path.parent_path();
-    if (code == ENOENT && !parent.empty() && parent != path) {
-      make_directories(parent);
-      if (path.has_filename()) make_directories(path);  // "a/" has none: its parent "a" was all of it
-      return;
-    }
+  int code = ::mkdir(path.c_str(), 0777) == 0 ? 0 : errno;
+  if (const std::filesystem::path above = path.parent_path(); code == ENOENT && !above.empty() && above != path) {
+    make_directories(above);
+    if (!path.has_filename()) return;                     // "a/": its parent "a" was all of it
+    code = ::mkdir(path.c_str(), 0777) == 0 ? 0 : errno;  // ENOENT again: nothing can be made there (/proc)
+  }
+  if (code != 0) {
     std::error_code unknown;
     if (code == EEXIST && std::filesystem::is_directory(path, unknown)) return;
     if (unknown) code = unknown.value();
     fail_on(ErrorKind::environment, "create the folder", path, code);
   }
   const std::filesystem::path parent = (path.has_filename() ? path : path.parent_path()).parent_path();
-  const int code = try_sync_directory(parent.empty() ? "." : parent);
+  code = try_sync_directory(parent.empty() ? "." : parent);
   if (code == 0 || code == EACCES) return;  // a folder that may be written and not read cannot be synced
   ::rmdir(path.c_str());                    // else the next attempt would take it for synced
   fail_on(ErrorKind::environment, "sync the folder", parent, code);

@@ -10,8 +10,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,7 +21,9 @@ namespace {
 
 std::string slurp(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream all;
+  all << in.rdbuf();  // unlike an iterator it does not throw for a process that ends meanwhile
+  return all.str();
 }
 
 bool to_number(std::string_view text, int64_t& value) {
@@ -59,10 +61,13 @@ int64_t rank_of(const std::filesystem::path& process) {
 std::vector<ProcessInfo> descendants() {
   std::vector<ProcessInfo> all;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry("/proc", ignored); !ignored && entry != end;
+       entry.increment(ignored)) {
     int64_t pid = 0;
     ProcessInfo info;
-    if (!to_number(entry.path().filename().string(), pid) || !parse_stat(slurp(entry.path() / "stat"), info)) continue;
+    const std::filesystem::path& path = entry->path();
+    if (!to_number(path.filename().string(), pid) || !parse_stat(slurp(path / "stat"), info)) continue;
     info.pid = static_cast<pid_t>(pid);
     all.push_back(info);
   }

@@ -128,6 +128,12 @@ TEST_CASE("inspect says everything of the manifest that matters, also of a copy 
   CHECK(checkpoint_json({"diff", copy.string(), r.at(1)})["same"] == true);
 }
 
+TEST_CASE("a step may be written as in the name of its folder, with leading zeros", "[cli][checkpoint]") {
+  Run r(10);
+  for (const char* step : {"8", "00000008", "010"})
+    CHECK(checkpoint_json({"inspect", r.folder.path().string(), "--step", step})["step"] == std::stoi(step));
+}
+
 TEST_CASE("verify --full ends with 5, names file and block, and leaves UNUSABLE", "[cli][checkpoint]") {
   Run r(2);
   const std::string file = r.at(2) + "/data/optim-r00001.safetensors";

@@ -90,6 +90,11 @@ TEST_CASE("a write that cannot be done names the path, the cause, and leaves not
   CHECK_THROWS_AS(make_directories(f.path / "file" / "sub"), Error);
 }
 
+TEST_CASE("a folder that nobody can make is refused with the cause", "[base][file]") {
+  for (const char* path : {"/proc/trainctl", "/proc/trainctl/deeper/still"})
+    CHECK_THROWS_WITH(make_directories(path), Catch::Contains("/proc/trainctl") && Catch::Contains("No such file"));
+}
+
 TEST_CASE("missing folders are made, whatever the spelling of the path, and existing ones are left", "[base][file]") {
   const Folder f;
   make_directories(f.path / "a" / "b" / "c");
