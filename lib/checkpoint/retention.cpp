@@ -37,7 +37,8 @@ std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& polic
         verified = verified || info.verified;
       }
       if (!keep) folders.push_back(info.folder);
-    } else if (also_broken && training > 0 && info.state != CheckpointState::unusable && !info.pinned) {
+    } else if (also_broken && training > 0 && info.state != CheckpointState::unusable && !info.pinned &&
+               !info.unreadable) {  // what is in it, and whether it is pinned, somebody else may see
       folders.push_back(info.folder);
     }
   }

@@ -1,8 +1,13 @@
 // lib/checkpoint/scan.cpp -- judging checkpoint folders.
 #include "checkpoint/scan.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <functional>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -135,6 +140,27 @@ void read_marks(const fs::path& folder, CheckpointInfo& info) {
   });
 }
 
+// "" or what this process may not read in the folder, other than what is not there.
+std::string reading_fault(const fs::path& folder) {
+  std::vector<fs::path> files = {folder / kCommittedName, folder / kManifestName};
+  for (const fs::path& directory : {folder, folder / "data"}) {
+    std::error_code code;
+    fs::directory_iterator at(directory, code);
+    for (; !code && at != fs::directory_iterator(); at.increment(code))
+      if (directory != folder) files.push_back(at->path());
+    if (code && code != std::errc::no_such_file_or_directory && code != std::errc::not_a_directory)
+      return fmt::format("{} cannot be read: {}", directory.string(), code.message());
+  }
+  for (const fs::path& file : files) {
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd >= 0)
+      ::close(fd);
+    else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+      return fmt::format("{} cannot be read: {}", file.string(), std::generic_category().message(errno));
+  }
+  return "";
+}
+
 CheckpointInfo judge(const fs::path& folder, const std::function<void(const Committed&)>& check) {
   CheckpointInfo info;
   info.folder = folder;
@@ -156,6 +182,12 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
   } else {
     info.reason = "it was never committed (a save was interrupted)";
   }
+  if (info.state != CheckpointState::usable)
+    if (const std::string fault = reading_fault(folder); !fault.empty()) {
+      info.unreadable = true;
+      info.state = CheckpointState::damaged;
+      info.reason = fault;
+    }
   read_marks(folder, info);
   if (!marked) return info;
   info.state = CheckpointState::unusable;

@@ -23,7 +23,9 @@ struct CheckpointInfo {
   std::filesystem::path folder;
   CheckpointState state = CheckpointState::incomplete;
   std::string reason;  // why not usable
-  int64_t step = -1;   // -1: not known
+  bool unreadable =
+      false;          // this process may not read it (permissions, a failing disk): then damaged, and never pruned
+  int64_t step = -1;  // -1: not known
   std::string kind, attempt, manifest_sha256;
   int64_t bytes = 0;  // of data
   bool pinned = false;

@@ -1,6 +1,8 @@
 // tests/unit/checkpoint/retention_test.cpp -- what is kept, what goes, and in which order.
 #include "checkpoint/retention.h"
 
+#include <unistd.h>
+
 #include "base/error.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/scan.h"
@@ -121,6 +123,35 @@ TEST_CASE("an intermediate state does not push a training state out", "[checkpoi
   }
   CHECK(steps_in(folder.path()) == std::vector<int64_t>{4, 1});
   CHECK(c.restore(state.catalog).step == 1);
+}
+
+TEST_CASE("what may not be read is neither judged incomplete nor removed, pinned or not", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1);
+  pin_checkpoint(folder.path() / "step-00000001", "a paper");
+  for (const int64_t step : {2, 3, 4}) save_once(folder.path(), 1, step, static_cast<uint32_t>(step));
+  const bool root = ::geteuid() == 0;
+  const std::vector<fs::path> closed = {folder.path() / "step-00000001", folder.path() / "step-00000002/manifest.json",
+                                        folder.path() / "step-00000003/data"};
+  if (root) {  // root may read everything
+    REQUIRE(::chown(folder.path().c_str(), 65534, 65534) == 0);
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+      REQUIRE(::chown(entry.path().c_str(), 65534, 65534) == 0);
+    REQUIRE(::seteuid(65534) == 0);
+  }
+  for (const fs::path& path : closed) fs::permissions(path, fs::perms::none);
+  std::vector<std::string> reasons;
+  for (const CheckpointInfo& info : scan_checkpoints(folder.path()))
+    if (info.unreadable) reasons.push_back(info.reason);
+  const std::vector<fs::path> pruned = prune_checkpoints(folder.path(), RetentionPolicy(4), false);
+  for (const fs::path& path : closed) fs::permissions(path, fs::perms::owner_all);
+  if (root) REQUIRE(::seteuid(0) == 0);
+  CHECK(reasons.size() == 3);
+  for (const std::string& reason : reasons)
+    CHECK(reason.find("cannot be read: Permission denied") != std::string::npos);
+  CHECK(pruned.empty());
+  for (const int64_t step : {1, 2, 3, 4})
+    CHECK(inspect_folder(folder.path() / folder_name_of(step)).state == CheckpointState::usable);
 }
 
 TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",
