@@ -290,9 +290,10 @@ void add_launch_command(CLI::App& app) {
                   "of its own continues from them");
   cmd->add_flag("--allow-intermediate", a->allow_intermediate,
                 "The state that --init-from or --resume names may hold infinities or NaNs");
-  cmd->add_option("--skip-batches", a->skip_batches,
-                  "With --resume CHECKPOINT: pass over this many global batches that would come after it. Remembered: "
-                  "going on from that checkpoint again skips them again, later ones come after them")
+  cmd->add_option(
+         "--skip-batches", a->skip_batches,
+         "With --resume CHECKPOINT: pass over this many global batches that would come after it. A plain relaunch "
+         "that goes on from that checkpoint passes over them again; --resume without this option does not")
       ->transform(positive);
   cmd->add_flag("--oversubscribe", a->request.oversubscribe, "Allow more ranks than slots");
   cmd->add_option("--threads-per-rank", a->request.threads_per_rank,
