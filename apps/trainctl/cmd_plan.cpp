@@ -2,13 +2,12 @@
 // and not the machine described.
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli.h"
 #include "data/token_paths.h"
@@ -29,12 +28,14 @@ struct PlanArguments {
 
 RunCounters load_counters(const std::string& run_dir) {
   const std::filesystem::path file = RunPaths{run_dir}.counters();
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in)
-    fail(ErrorKind::input, fmt::format("{} cannot be read; a run writes it when it has ended its last step, so give "
-                                       "the directory of a finished run",
-                                       file.string()));
+  std::string text;
+  try {
+    text = read_file(file);
+  } catch (const Error& e) {
+    fail(e.kind(), fmt::format("{}; a run writes it when it has ended its last step, so give the directory of a "
+                               "finished run",
+                               e.what()));
+  }
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) fail(ErrorKind::input, fmt::format("{} is not JSON", file.string()));
   return run_counters_from_json(json);

@@ -1,9 +1,11 @@
 // apps/trainctl/main.cpp -- the command line: subcommands in, exit code out.
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "cli.h"
 
 namespace trainctl {
@@ -34,6 +36,14 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+int report(const Error& e) {
+  std::fflush(stdout);
+  std::string text = e.what();
+  if (e.kind() == ErrorKind::internal) text += " (at " + e.site() + "; this is a bug of trainctl)";
+  print_error(name(e.kind()), text);
+  return exit_code(e.kind());
+}
+
 int main_guarded(int argc, char** argv) {
   try {
     const int code = run(argc, argv);
@@ -44,11 +54,9 @@ int main_guarded(int argc, char** argv) {
     std::fflush(stdout);
     return e.code;
   } catch (const Error& e) {
-    std::fflush(stdout);
-    std::string text = e.what();
-    if (e.kind() == ErrorKind::internal) text += " (at " + e.site() + "; this is a bug of trainctl)";
-    print_error(name(e.kind()), text);
-    return exit_code(e.kind());
+    return report(e);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return report(file_error(e));
   } catch (const std::exception& e) {
     print_error(name(ErrorKind::internal), e.what());
     return exit_code(ErrorKind::internal);

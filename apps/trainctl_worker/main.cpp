@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/units.h"
 #include "comm/backends.h"
 #include "recipe/job.h"
@@ -110,12 +112,17 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "trainctl_worker is started by `trainctl launch`; usage: [--threads] --launch launch.json\n");
     return exit_code(ErrorKind::usage);
   }
+  const auto report = [](const Error& error) {
+    fmt::print(stderr, "trainctl_worker: {}: {}\n", name(error.kind()), error.what());
+    return exit_code(error.kind());
+  };
   try {
     const Job job = load_job(launch);
     return threads ? run_threads(job) : run_mpi(job);
   } catch (const Error& error) {
-    fmt::print(stderr, "trainctl_worker: {}: {}\n", name(error.kind()), error.what());
-    return exit_code(error.kind());
+    return report(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(file_error(error));
   } catch (const std::exception& error) {
     fmt::print(stderr, "trainctl_worker: {}\n", error.what());
     return exit_code(ErrorKind::internal);

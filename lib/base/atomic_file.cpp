@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 
 namespace trainctl {
@@ -21,7 +22,7 @@ namespace {
 constexpr int64_t kLongestFileBytes = int64_t{4} << 30, kLongestStreamBytes = int64_t{64} << 20;
 
 [[noreturn]] void fail_on(ErrorKind kind, std::string_view action, const std::filesystem::path& path, int code) {
-  fail(kind, fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(code)));
+  throw file_error(kind, action, path, code);
 }
 
 // 0, or the errno of the failed write.
@@ -124,7 +125,7 @@ void make_directories(const std::filesystem::path& path) {
     std::error_code unknown;
     if (code == EEXIST && std::filesystem::is_directory(path, unknown)) return;
     if (unknown) code = unknown.value();
-    fail_on(ErrorKind::environment, "create the folder", path, code);
+    fail_on(code == EEXIST ? ErrorKind::input : ErrorKind::environment, "create the folder", path, code);
   }
   const std::filesystem::path parent = (path.has_filename() ? path : path.parent_path()).parent_path();
   code = try_sync_directory(parent.empty() ? "." : parent);

@@ -13,7 +13,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 std::string read_file(const std::filesystem::path& path);  // throws Error{input}
 // Makes what is missing of `path`, each folder's entry synced: a power cut does not take it back. Throws
-// Error{environment}.
+// Error{environment}, or Error{input} where the path is at fault: a file is in its way, a name is too long.
 void make_directories(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& path);  // fsync of the directory itself
 

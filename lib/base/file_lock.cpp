@@ -1,15 +1,14 @@
 // lib/base/file_lock.cpp -- flock with a note about its holder.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 
 namespace trainctl {
 
@@ -26,10 +25,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 bool FileLock::try_acquire(const std::filesystem::path& path, std::string_view note, std::string* holder) {
   ensure(fd_ < 0, "FileLock::try_acquire on a lock that is already held");
-  const auto refuse = [&path](int code) {
-    fail(ErrorKind::environment,
-         fmt::format("cannot lock {}: {}", path.string(), std::generic_category().message(code)));
-  };
+  const auto refuse = [&path](int code) { throw file_error(ErrorKind::environment, "lock", path, code); };
   // Close-on-exec: a program started by the holder does not keep the lock after the holder's death.
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) refuse(errno);

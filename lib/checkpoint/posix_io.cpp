@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 
 namespace trainctl {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail_with(ErrorKind kind, std::string_view action, const fs::path& path, int code) {
-  fail(kind, fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(code)));
+  throw file_error(kind, action, path, code);
 }
 
 }  // namespace
@@ -35,7 +36,9 @@ FileHandle FileHandle::create_exclusive(const fs::path& path) {
 FileHandle FileHandle::open_for_reading(const fs::path& path) {
   // O_NONBLOCK: a fifo in a file's place must not block the open.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) fail_with(ErrorKind::checkpoint, errno == ELOOP ? "open (links are refused)" : "open", path, errno);
+  if (fd < 0 && errno == ELOOP)
+    fail(ErrorKind::checkpoint, fmt::format("cannot open {}: it is a link, and links are refused", path.string()));
+  if (fd < 0) fail_with(ErrorKind::checkpoint, "open", path, errno);
   FileHandle file(fd, path);
   struct stat info {};
   if (::fstat(fd, &info) != 0) fail_with(ErrorKind::checkpoint, "look at", path, errno);

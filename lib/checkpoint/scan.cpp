@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
 #include "checkpoint/markers.h"
@@ -280,17 +281,15 @@ bool is_checkpoint_folder(const fs::path& path) {
 }
 
 fs::path checkpoint_root_of(const fs::path& path) {
-  std::error_code code;
+  if (!is_folder(path))
+    fail(ErrorKind::checkpoint, fmt::format("{} is no folder; give a run directory, its checkpoints folder, or one "
+                                            "checkpoint (step-...)",
+                                            path.string()));
   const fs::path inside = path / "checkpoints";
-  if (fs::is_directory(inside, code)) return inside;
-  if (is_checkpoint_folder(path)) {
-    const fs::path parent = fs::absolute(path).lexically_normal();
-    return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
-  }
-  if (fs::is_directory(path, code)) return path;
-  fail(ErrorKind::checkpoint, fmt::format("{} is no folder; give a run directory, its checkpoints folder, or one "
-                                          "checkpoint (step-...)",
-                                          path.string()));
+  if (is_folder(inside)) return inside;
+  if (!is_checkpoint_folder(path)) return path;
+  const fs::path parent = fs::absolute(path).lexically_normal();
+  return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
 }
 
 }  // namespace trainctl

@@ -199,8 +199,8 @@ bool check_output(const PrepareOptions& options, const TokenPaths& written) {
   std::string there;
   for (const fs::path& output : {written.bin, written.idx}) {
     std::error_code error;
-    const fs::file_status status = fs::status(output, error);
-    if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::none) continue;
+    const fs::file_status status = fs::status(output);  // throws when it cannot be told
+    if (status.type() == fs::file_type::not_found) continue;
     if (status.type() != fs::file_type::regular)
       fail(ErrorKind::usage, fmt::format("{} is {}; choose another output prefix", output.string(),
                                          status.type() == fs::file_type::directory ? "a folder" : "no regular file"));

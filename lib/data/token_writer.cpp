@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 
 namespace trainctl {
@@ -58,9 +59,7 @@ TemporaryFile::TemporaryFile(const std::filesystem::path& final_path)
     : final_path_(final_path), path_(final_path.string() + ".tmp-" + random_hex(8)) {
   buffer_.reserve(kBufferBytes);
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd_ < 0) {
-    fail(ErrorKind::environment, fmt::format("{}: cannot be created: {}", final_path_.string(), std::strerror(errno)));
-  }
+  if (fd_ < 0) throw file_error(ErrorKind::environment, "create", final_path_, errno);
 }
 
 TemporaryFile::~TemporaryFile() {
@@ -86,10 +85,8 @@ void TemporaryFile::write_out() {
   while (left > 0) {
     const ssize_t done = ::write(fd_, p, left);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) {
-      fail(ErrorKind::environment,
-           fmt::format("{}: writing failed: {}", path_.string(), done < 0 ? std::strerror(errno) : "no progress"));
-    }
+    if (done < 0) throw file_error(ErrorKind::environment, "write", path_, errno);
+    if (done == 0) fail(ErrorKind::environment, fmt::format("cannot write {}: no progress", path_.string()));
     p += done;
     left -= static_cast<size_t>(done);
   }
@@ -98,16 +95,12 @@ void TemporaryFile::write_out() {
 
 void TemporaryFile::flush_to_disk() {
   write_out();
-  if (::fsync(fd_) != 0) {
-    fail(ErrorKind::environment, fmt::format("{}: fsync failed: {}", path_.string(), std::strerror(errno)));
-  }
+  if (::fsync(fd_) != 0) throw file_error(ErrorKind::environment, "sync", path_, errno);
 }
 
 void TemporaryFile::publish() {
-  if (::rename(path_.c_str(), final_path_.c_str()) != 0) {
-    fail(ErrorKind::environment,
-         fmt::format("{} cannot be renamed to {}: {}", path_.string(), final_path_.string(), std::strerror(errno)));
-  }
+  if (::rename(path_.c_str(), final_path_.c_str()) != 0)
+    throw file_error(ErrorKind::environment, fmt::format("rename {} to", path_.string()), final_path_, errno);
   ::close(fd_);
   fd_ = -1;
 }

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/units.h"
 #include "interop/byte_tokenizer.h"
 #include "interop/checkpoint_model.h"
@@ -27,8 +28,7 @@ constexpr std::string_view kOurKey = "trainctl.manifest_sha256";
 constexpr std::string_view kFile = "model.gguf";
 
 const fs::path& check_replaceable(const fs::path& output) {
-  std::error_code code;
-  const fs::file_status status = fs::symlink_status(output, code);
+  const fs::file_status status = fs::symlink_status(output);  // throws when it cannot be told
   if (status.type() == fs::file_type::not_found) return output;
   if (status.type() != fs::file_type::regular)
     fail(ErrorKind::usage, fmt::format("--output {} exists and is no file; name a file to write", output.string()));
@@ -140,8 +140,7 @@ class Export {
     report_.bytes = static_cast<int64_t>(fs::file_size(folder.path() / kFile));
     check_replaceable(output);  // again: writing took a while
     if (std::rename((folder.path() / kFile).c_str(), output.c_str()) != 0)
-      fail(ErrorKind::environment,
-           fmt::format("cannot move the export to {}: {}", output.string(), std::strerror(errno)));
+      throw file_error(ErrorKind::environment, "move the export to", output, errno);
     sync_directory(output.parent_path());
     return report_;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/posix_io.h"
 
@@ -48,8 +49,7 @@ std::string listed(const std::string& what, const std::vector<std::string>& faul
 }
 
 bool has_hf_file(const fs::path& folder, const std::string& name) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(folder / name, ignored));
+  return fs::exists(fs::symlink_status(folder / name));  // throws when that cannot be told
 }
 
 std::string read_hf_file(const fs::path& folder, const std::string& name) {
@@ -58,8 +58,7 @@ std::string read_hf_file(const fs::path& folder, const std::string& name) {
 }
 
 HfSource::HfSource(const fs::path& folder) : folder_(folder) {
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored))
+  if (!is_folder(folder))
     fail(ErrorKind::input, fmt::format("{} is no folder; give the folder of a Hugging Face model, with config.json and "
                                        "model.safetensors",
                                        folder.string()));

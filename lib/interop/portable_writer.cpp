@@ -36,12 +36,11 @@ const fs::path& check_target(const fs::path& output) {
     fail(ErrorKind::usage, fmt::format("--output {}: imported weights are of step 0, and a folder of that name would "
                                        "be taken for step {}; name it otherwise",
                                        output.string(), *step));
-  std::error_code code;
-  const fs::file_status status = fs::symlink_status(output, code);
+  const fs::file_status status = fs::symlink_status(output);  // throws when it cannot be told
   if (status.type() == fs::file_type::not_found) return output;
   if (status.type() != fs::file_type::directory)
     fail(ErrorKind::usage, fmt::format("--output {} exists and is not a folder; name another", output.string()));
-  if (!names_in(output).empty() && !is_interrupted_import(output))
+  if (!fs::is_empty(output) && !is_interrupted_import(output))
     fail(ErrorKind::usage,
          fmt::format("--output {} is not empty; it is left alone. Name a new or an empty folder", output.string()));
   return output;

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "checkpoint/posix_io.h"
 
 namespace trainctl {
@@ -21,13 +22,12 @@ constexpr int64_t kMaxRecord = 64 << 20;
 
 // Hands `output` back, so that it is checked before anything is made beside it.
 const fs::path& check_replaceable(const fs::path& output) {
-  std::error_code code;
-  const fs::file_status status = fs::symlink_status(output, code);
+  const fs::file_status status = fs::symlink_status(output);  // throws when it cannot be told
   if (status.type() == fs::file_type::not_found) return output;
   if (status.type() != fs::file_type::directory)
     fail(ErrorKind::usage, fmt::format("--output {} exists and is not a folder; name another", output.string()));
+  if (fs::is_empty(output)) return output;  // throws when it may not be read
   const std::vector<std::string> names = names_in(output);
-  if (names.empty()) return output;
   std::vector<std::string> known{std::string(kExportRecord)};
   bool ours = false;
   if (std::find(names.begin(), names.end(), kExportRecord) != names.end()) {
@@ -54,8 +54,7 @@ const fs::path& check_replaceable(const fs::path& output) {
 }
 
 [[noreturn]] void cannot_move(const fs::path& from, const fs::path& to, int code) {
-  fail(ErrorKind::environment,
-       fmt::format("cannot move {} to {}: {}", from.string(), to.string(), std::generic_category().message(code)));
+  throw file_error(ErrorKind::environment, fmt::format("move {} to", from.string()), to, code);
 }
 
 }  // namespace
