@@ -82,6 +82,17 @@ std::string date_of(int64_t ns) {
   return text;
 }
 
+std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
+                                        const WhyNot& why_not) {
+  constexpr size_t kShown = 8;
+  const ChosenCheckpoint chosen = choose_checkpoint(path, step, why_not);
+  const std::vector<std::string>& passed = chosen.passed_over;
+  for (size_t i = 0; i < std::min(passed.size(), kShown); ++i) print_error("warning", "passed over " + passed[i]);
+  if (passed.size() > kShown) print_error("warning", fmt::format("passed over {} more", passed.size() - kShown));
+  if (!passed.empty()) print_error("warning", fmt::format("{} is taken", chosen.folder.string()));
+  return chosen.folder;
+}
+
 Progress progress_bar(std::string_view what) {
   if (!::isatty(STDERR_FILENO)) return {};
   using Clock = std::chrono::steady_clock;
@@ -114,10 +125,11 @@ CLI::App* add_checkpoint_subcommand(CLI::App& group, const std::shared_ptr<Check
   return cmd;
 }
 
-void add_checkpoint_path(CLI::App* cmd, const std::shared_ptr<CheckpointOptions>& options, bool with_step) {
+void add_checkpoint_path(CLI::App* cmd, const std::shared_ptr<CheckpointOptions>& options,
+                         const std::string& without_step) {
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
-  if (with_step)
-    cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
+  if (!without_step.empty())
+    cmd->add_option("--step", options->step, "Which one of a run; without it " + without_step)
         ->transform(whole_number(0));
 }
 

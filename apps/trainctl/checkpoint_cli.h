@@ -30,13 +30,19 @@ inline constexpr int kTableColumns = 100;
 std::string wrapped(std::string_view text, int indent);
 std::string date_of(int64_t ns);  // "2025-03-01 12:00:00 UTC"
 
+// choose_checkpoint, told: the newer checkpoints of the run that were passed over, and why, are warnings on stderr.
+std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
+                                        const WhyNot& why_not = unless_usable);
+
 // On a terminal a bar on stderr with percent, bytes and rate, wiped at the end; elsewhere nothing.
 Progress progress_bar(std::string_view what);
 
 CLI::App* add_checkpoint_subcommand(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options,
                                     const std::string& name, const std::string& text,
                                     void (*run)(const CheckpointOptions&), const std::vector<std::string>& examples);
-void add_checkpoint_path(CLI::App* command, const std::shared_ptr<CheckpointOptions>& options, bool with_step);
+// PATH, and where `without_step` says what its absence means also --step.
+void add_checkpoint_path(CLI::App* command, const std::shared_ptr<CheckpointOptions>& options,
+                         const std::string& without_step = "");
 
 void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options);
 

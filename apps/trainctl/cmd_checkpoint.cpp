@@ -158,7 +158,7 @@ void print_classes(const std::vector<StateClass>& classes, int indent) {
 
 // An unusable one can be looked into as well, as long as its manifest can be read.
 void inspect(const CheckpointOptions& o) {
-  const std::filesystem::path folder = choose_checkpoint(o.path, o.step);
+  const std::filesystem::path folder = chosen_checkpoint(o.path, o.step);
   const CheckpointInfo info = inspect_folder(folder);
   const Manifest m = read_manifest(folder);
   if (o.json) {
@@ -202,7 +202,7 @@ void inspect(const CheckpointOptions& o) {
 }
 
 void diff(const CheckpointOptions& o) {
-  const std::filesystem::path a = choose_checkpoint(o.path, std::nullopt), b = choose_checkpoint(o.other, std::nullopt);
+  const std::filesystem::path a = chosen_checkpoint(o.path, std::nullopt), b = chosen_checkpoint(o.other, std::nullopt);
   const CheckpointDifference d = diff_checkpoints(a, b, progress_bar("comparing"));
   if (o.json) {
     ordered_json tensors = ordered_json::array();
@@ -236,7 +236,8 @@ void add_checkpoint_command(CLI::App& app) {
   CLI::App* group =
       app.add_subcommand("checkpoint",
                          "Look into, prove, compare, mark, remove, rescue, export and import checkpoints.\n"
-                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...).");
+                         "PATH is a run directory, its checkpoints folder, or one checkpoint (step-...). Of a run the\n"
+                         "newest usable one is taken; newer ones that are passed over are named with the reason.");
   group->require_subcommand(1);
   add_examples(*group, {"trainctl checkpoint list runs/llama_tiny_text/1",
                         "trainctl checkpoint verify --full runs/llama_tiny_text/1 --step 200"});
@@ -245,20 +246,20 @@ void add_checkpoint_command(CLI::App& app) {
   CLI::App* one = add_checkpoint_subcommand(
       *group, options, "list", "Steps, kinds, sizes, marks, and which can be used or why not", list,
       {"trainctl checkpoint list runs/llama_tiny_text/1", "trainctl checkpoint list checkpoints --json"});
-  add_checkpoint_path(one, options, false);
+  add_checkpoint_path(one, options);
   one->add_flag("--closely", options->closely, "Read every manifest and receipt, not only markers and sizes");
 
   one = add_checkpoint_subcommand(*group, options, "inspect",
                                   "Tensors, state classes, topology and scalars of one checkpoint", inspect,
                                   {"trainctl checkpoint inspect runs/llama_tiny_text/1 --step 200"});
-  add_checkpoint_path(one, options, true);
+  add_checkpoint_path(one, options, "the newest usable one");
   one->add_flag("--tensors", options->all_tensors, "List every tensor");
 
   one = add_checkpoint_subcommand(
       *group, options, "diff",
       "Compare the tensors and scalars of two checkpoints; layouts do not matter. Exit 0 also when they differ", diff,
       {"trainctl checkpoint diff run/checkpoints/step-00000100 run/checkpoints/step-00000200"});
-  one->add_option("a", options->path, "First checkpoint (a run: its newest)")->required();
+  one->add_option("a", options->path, "First checkpoint (a run: its newest usable one)")->required();
   one->add_option("b", options->other, "Second checkpoint")->required();
 
   add_checkpoint_care_commands(*group, options);

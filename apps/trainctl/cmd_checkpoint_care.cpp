@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/json_node.h"
 #include "base/units.h"
 #include "checkpoint/adopt.h"
@@ -39,8 +40,23 @@ class RunIsOver {
   bool known_ = false;
 };
 
+// Of a run the newest is judged, not the newest usable one; only what was never a checkpoint, or is known to be none to
+// use, is passed over.
+std::string unless_to_be_judged(const CheckpointInfo& info) {
+  return info.state == CheckpointState::damaged ? "" : unless_usable(info);
+}
+
+// "; the newest usable one is ..." for a run of which a bad one was judged.
+std::string what_remains(const fs::path& path, const fs::path& judged) {
+  if (path == judged) return "";
+  for (const CheckpointInfo& info : scan_checkpoints(judged.parent_path()))
+    if (info.state == CheckpointState::usable && info.folder != judged)
+      return fmt::format("; the newest usable one is {}", info.folder.string());
+  return "; the run has no usable one";
+}
+
 void verify(const CheckpointOptions& o) {
-  const fs::path folder = choose_checkpoint(o.path, o.step);
+  const fs::path folder = chosen_checkpoint(o.path, o.step, unless_to_be_judged);
   const VerifyReport report =
       o.full ? prove_checkpoint(folder, progress_bar("verifying")) : verify_checkpoint(folder, false);
   if (o.json) {
@@ -65,14 +81,23 @@ void verify(const CheckpointOptions& o) {
       print_out("marked UNUSABLE: nothing loads it by mistake\n");
   }
   if (!report.whole())
-    fail(ErrorKind::checkpoint, fmt::format("{} is not whole: {} fault{}", folder.string(), report.faults.size(),
-                                            report.faults.size() == 1 ? "" : "s"));
+    fail(ErrorKind::checkpoint, fmt::format("{} is not whole: {}{}", folder.string(),
+                                            counted(std::ssize(report.faults), "fault"), what_remains(o.path, folder)));
 }
 
 const std::vector<std::string> kVerdicts = {"unusable", "usable", "pin", "unpin"};
 
 bool is_verdict(const std::string& word) {
   return std::find(kVerdicts.begin(), kVerdicts.end(), word) != kVerdicts.end();
+}
+
+// Whose mark is to go must be said: of a run the newest usable one, which others mean, has none.
+fs::path choose_marked(const CheckpointOptions& o) {
+  if (o.step || is_checkpoint_folder(o.path)) return choose_checkpoint(o.path, o.step).folder;
+  const fs::path root = checkpoint_root_of(o.path);
+  fail(ErrorKind::usage,
+       fmt::format("checkpoint mark usable needs one checkpoint: give --step, or its folder; {} has {}", root.string(),
+                   steps_text(scan_checkpoints(root))));
 }
 
 void mark(const CheckpointOptions& given) {
@@ -87,24 +112,28 @@ void mark(const CheckpointOptions& given) {
   if (adds && o.reason.empty())
     fail(ErrorKind::usage,
          fmt::format("checkpoint mark {} needs --reason: whoever finds the mark will want to know", o.verdict));
-  const fs::path folder = choose_checkpoint(o.path, o.step);
-  if (!fs::is_directory(folder))
-    fail(ErrorKind::checkpoint, fmt::format("there is no checkpoint at {}", folder.string()));
+  const fs::path folder = o.verdict == "usable" ? choose_marked(o) : chosen_checkpoint(o.path, o.step);
+  if (!is_folder(folder)) fail(ErrorKind::checkpoint, fmt::format("there is no checkpoint at {}", folder.string()));
   bool changed = true;
-  if (o.verdict == "unusable")
-    mark_unusable(folder, o.reason, "trainctl checkpoint mark", "");
-  else if (o.verdict == "usable")
-    changed = mark_usable(folder);
-  else if (o.verdict == "pin")
+  std::string looked;
+  if (o.verdict == "unusable") {
+    changed = mark_unusable(folder, o.reason, std::string(kMarkedByHand), "");
+  } else if (o.verdict == "usable") {
+    const UsableAgain again = mark_usable(folder, progress_bar("verifying"));
+    changed = again.changed;
+    looked = again.looked;
+  } else if (o.verdict == "pin")
     pin_checkpoint(folder, o.reason);
   else
     changed = unpin_checkpoint(folder);
   const CheckpointInfo info = inspect_folder(folder);
-  if (o.json) return print_json({{"changed", changed}, {"checkpoint", to_json(info)}});
-  const std::string marks = marks_of(info);
-  print_out(fmt::format("{}: {}{}{}{}\n", folder.string(), changed ? "now " : "had no such mark; it is ",
-                        name(info.state), marks.empty() ? "" : ", " + marks,
-                        info.reason.empty() ? "" : " (" + info.reason + ")"));
+  if (o.json) return print_json({{"changed", changed}, {"looked", looked}, {"checkpoint", to_json(info)}});
+  const std::string marks = marks_of(info), unchanged = o.verdict == "unusable" ? "its damage is proven, the mark that "
+                                                                                  "says so stays; it is "
+                                                                                : "had no such mark; it is ";
+  print_out(fmt::format("{}: {}{}{}{}\n", folder.string(), changed ? "now " : unchanged, name(info.state),
+                        marks.empty() ? "" : ", " + marks, info.reason.empty() ? "" : " (" + info.reason + ")"));
+  if (!looked.empty()) print_out(wrapped(looked, 2));
 }
 
 void prune(const CheckpointOptions& o) {
@@ -165,22 +194,24 @@ void adopt(const CheckpointOptions& o) {
 void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<CheckpointOptions>& options) {
   CLI::App* one = add_checkpoint_subcommand(
       group, options, "verify",
-      "Prove one checkpoint whole; exit 5 when it is not. --full reads every block from the disk and writes\n"
-      "the verdict down: VERIFIED, or UNUSABLE with file and block",
+      "Prove one checkpoint whole; exit 5 when it is not. Of a run the newest is judged, damaged or not; only newer\n"
+      "ones that were never committed or are marked unusable are passed over, and named. --full reads every block\n"
+      "from the disk and writes the verdict down: VERIFIED, or UNUSABLE with file and block",
       verify, {"trainctl checkpoint verify --full runs/llama_tiny_text/1"});
-  add_checkpoint_path(one, options, true);
+  add_checkpoint_path(one, options, "the newest");
   one->add_flag("--full", options->full, "Compare every byte with its digest");
 
   one = add_checkpoint_subcommand(
       group, options, "mark",
       "Mark a checkpoint: unusable (nobody loads it by mistake) or pin (nothing removes it); usable and\n"
-      "unpin take the mark away",
+      "unpin take the mark away. usable looks first: where something found damaged blocks, at every block;\n"
+      "what is not whole stays unusable (exit 5)",
       mark,
       {"trainctl checkpoint mark unusable run/checkpoints/step-00000200 --reason \"loss spike\"",
        "trainctl checkpoint mark pin runs/llama_tiny_text/1 --step 200 --reason \"figure 2\"",
        "trainctl checkpoint mark usable run/checkpoints/step-00000200"});
   one->add_option("verdict", options->verdict, "unusable, usable, pin or unpin")->required();
-  add_checkpoint_path(one, options, true);
+  add_checkpoint_path(one, options, "the newest usable one");
   one->add_option("--reason", options->reason, "Why; needed for unusable and pin");
 
   one = add_checkpoint_subcommand(
@@ -188,7 +219,7 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
       "Remove all but the newest usable checkpoints, and older broken ones. Pinned ones and the newest\n"
       "verified training state stay",
       prune, {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
-  add_checkpoint_path(one, options, false);
+  add_checkpoint_path(one, options);
   one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->transform(whole_number(1));
   one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
       ->transform(whole_number(0));
@@ -201,7 +232,7 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
       adopt,
       {"trainctl checkpoint adopt runs/llama_tiny_text/1",
        "trainctl checkpoint adopt run/checkpoints/.staging/step-00000200.0123456789abcdef0123456789abcdef"});
-  add_checkpoint_path(one, options, false);
+  add_checkpoint_path(one, options);
 }
 
 }  // namespace trainctl

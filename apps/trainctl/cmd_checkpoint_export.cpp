@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "checkpoint_cli.h"
 #include "cli.h"
 #include "interop/checkpoint_model.h"
 #include "interop/gguf_export.h"
@@ -39,7 +40,7 @@ void to_hf(const ExportOptions& o) {
   options.dtype = dtype_from_name(o.dtype);
   options.max_shard_bytes = o.max_shard_bytes;
   options.progress = transfer_bar("exporting");
-  const HfExportReport r = export_hf(choose_exportable(o.path, o.step), o.output, options);
+  const HfExportReport r = export_hf(chosen_checkpoint(o.path, o.step, unless_exportable), o.output, options);
   if (o.json)
     return print_json({{"output", r.output.string()},
                        {"checkpoint", r.checkpoint.string()},
@@ -65,7 +66,7 @@ void to_gguf(const ExportOptions& o) {
   GgufExportOptions options;
   options.type = types.at(o.dtype);
   options.progress = transfer_bar("exporting");
-  const GgufExportReport r = export_gguf(choose_exportable(o.path, o.step), o.output, options);
+  const GgufExportReport r = export_gguf(chosen_checkpoint(o.path, o.step, unless_exportable), o.output, options);
   if (o.json)
     return print_json({{"output", r.output.string()},
                        {"checkpoint", r.checkpoint.string()},

@@ -251,7 +251,8 @@ std::vector<fs::path> Checkpointer::State::leave_later_steps() {
   if (from < 0 || options_.agreement.rank != 0) return left;
   for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
     if (info.state != CheckpointState::usable || info.step <= from) continue;
-    mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from), "resume", "");
+    mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from),
+                  std::string(kMarkedByResume), "");
     left.push_back(info.folder);
   }
   return left;

@@ -100,9 +100,14 @@ struct Latest {
   std::string folder, manifest_sha256;
 };
 
+// Detectors of UNUSABLE that judge without having read a block.
+inline constexpr std::string_view kMarkedByHand = "trainctl checkpoint mark", kMarkedByResume = "resume";
+
 struct Unusable {
   std::string reason, detector, evidence;
   int64_t time_ns = 0;
+  // Something read the blocks and found wrong ones. A person's mark and a resume's (superseded) prove nothing.
+  bool proves_damage() const { return detector != kMarkedByHand && detector != kMarkedByResume; }
 };
 
 std::string to_text(const Receipt& receipt);

@@ -94,12 +94,18 @@ void empty_trash(const fs::path& root) {
     }
 }
 
-void mark_unusable(const fs::path& folder, const std::string& reason, const std::string& detector,
+bool mark_unusable(const fs::path& folder, const std::string& reason, const std::string& detector,
                    const std::string& evidence) {
-  write_file_atomically(folder / kUnusableName, to_text(Unusable{reason, detector, evidence, wall_clock_ns()}));
+  const CheckpointInfo info = glance_at_folder(folder);
+  Unusable mark{reason, detector, evidence, wall_clock_ns()};
+  if (info.proven_damaged && !mark.proves_damage()) return false;
+  if (info.state == CheckpointState::unusable)
+    mark.evidence += fmt::format("{}before: {}", evidence.empty() ? "" : "; ", info.reason);
+  write_file_atomically(folder / kUnusableName, to_text(mark));
+  return true;
 }
 
-bool mark_usable(const fs::path& folder) { return remove_marker(folder / kUnusableName); }
+bool remove_unusable(const fs::path& folder) { return remove_marker(folder / kUnusableName); }
 
 void pin_checkpoint(const fs::path& folder, const std::string& reason) {
   write_file_atomically(folder / kPinnedName, to_text(Pinned{reason, wall_clock_ns()}));

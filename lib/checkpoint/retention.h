@@ -29,11 +29,12 @@ std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path
 void move_to_trash(const std::filesystem::path& folder);
 void empty_trash(const std::filesystem::path& root);  // what an interrupted removal left
 
-// Writes the tombstone; replaces an older one.
-void mark_unusable(const std::filesystem::path& folder, const std::string& reason, const std::string& detector,
+// Writes the tombstone. An older one is replaced, its words kept in the evidence; but one that proves damage
+// (Unusable::proves_damage) does not give way to one that does not: false, and nothing is written.
+bool mark_unusable(const std::filesystem::path& folder, const std::string& reason, const std::string& detector,
                    const std::string& evidence);
-// Takes the tombstone away; the folder is then what its files say. False when it had none.
-bool mark_usable(const std::filesystem::path& folder);
+// Takes the tombstone away, without a look at what it said: mark_usable (verify.h) looks. False when it had none.
+bool remove_unusable(const std::filesystem::path& folder);
 
 // PINNED: retention and prune leave it alone. unpin: false when it had no pin.
 void pin_checkpoint(const std::filesystem::path& folder, const std::string& reason);

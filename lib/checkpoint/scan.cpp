@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <functional>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_error.h"
@@ -172,7 +173,7 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
     return info;
   }
   const bool marked = is_there(folder / kUnusableName), committed = is_there(folder / kCommittedName);
-  if (committed || marked) {
+  if (committed) {
     try {
       info.state = CheckpointState::damaged;
       check(read_committed(folder, info));
@@ -192,12 +193,14 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
   read_marks(folder, info);
   if (!marked) return info;
   info.state = CheckpointState::unusable;
+  info.beneath = std::exchange(info.reason, "marked unusable (the marker itself is not readable)");
+  info.proven_damaged = true;
   try {
     const Unusable mark =
         unusable_from_text(read_small_file(folder / kUnusableName, 1 << 20), (folder / kUnusableName).string());
     info.reason = fmt::format("marked unusable by {}: {}", mark.detector, mark.reason);
+    info.proven_damaged = mark.proves_damage();
   } catch (const Error&) {
-    info.reason = "marked unusable (the marker itself is not readable)";
   }
   return info;
 }

@@ -22,7 +22,9 @@ std::string_view name(CheckpointState state);
 struct CheckpointInfo {
   std::filesystem::path folder;
   CheckpointState state = CheckpointState::incomplete;
-  std::string reason;  // why not usable
+  std::string reason;   // why not usable
+  std::string beneath;  // of one marked UNUSABLE: why it could not be used without the mark either; "": it could
+  bool proven_damaged = false;  // UNUSABLE was written by something that read wrong blocks, or cannot be read
   bool unreadable =
       false;          // this process may not read it (permissions, a failing disk): then damaged, and never pruned
   int64_t step = -1;  // -1: not known

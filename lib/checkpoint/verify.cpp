@@ -8,8 +8,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "base/units.h"
 #include "checkpoint/markers.h"
 #include "checkpoint/media_reader.h"
 #include "checkpoint/posix_io.h"
@@ -97,6 +99,7 @@ VerifyReport verify_checkpoint(const fs::path& folder, bool full, const Progress
   report.info = inspect_folder(folder);
   report.notes = report.info.notes;
   if (report.info.state != CheckpointState::usable) report.faults.push_back(report.info.reason);
+  if (!report.info.beneath.empty()) report.faults.push_back(report.info.beneath);
   const std::optional<Manifest> manifest = readable_manifest(folder);
   if (!manifest) return report;
   std::map<std::string, std::vector<Expected>> by_file;
@@ -128,7 +131,7 @@ VerifyReport prove_checkpoint(const fs::path& folder, const Progress& progress) 
     if (report.whole()) {
       mark_verified(folder, report.info.manifest_sha256,
                     fmt::format("every block read back, {}", way_of(report.direct)));
-    } else if (!report.wrong.empty() && report.info.state == CheckpointState::usable) {
+    } else if (!report.wrong.empty() && !report.info.proven_damaged) {
       mark_unusable(folder,
                     report.wrong.front().substr(0, report.wrong.front().find(" has the digest")) + " is damaged",
                     "verify --full", fmt::format("{}", fmt::join(report.wrong, "; ")));
@@ -144,31 +147,61 @@ VerifyReport prove_checkpoint(const fs::path& folder, const Progress& progress) 
   return report;
 }
 
+UsableAgain mark_usable(const fs::path& folder, const Progress& progress) {
+  const CheckpointInfo info = inspect_folder(folder);
+  if (info.state != CheckpointState::unusable) return {};
+  VerifyReport report = verify_checkpoint(folder, info.proven_damaged, progress);
+  report.faults.erase(report.faults.begin());  // the mark
+  const std::string looked =
+      info.proven_damaged
+          ? fmt::format("every block ({}, {}) was read and compared", report.blocks, human_bytes(report.bytes))
+          : "markers, manifest, receipts, sizes and headers were looked at, not the blocks (verify --full does)";
+  if (!report.whole())
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} stays unusable ({}); {}, and it is not whole:\n  {}\nwhat to do: put back the files as they "
+                     "were, from a copy, or go on from another checkpoint",
+                     folder.string(), info.reason, looked, fmt::join(report.faults, "\n  ")));
+  if (info.proven_damaged)  // before the mark goes: beside it VERIFIED says nothing
+    mark_verified(folder, info.manifest_sha256, fmt::format("every block read back, {}", way_of(report.direct)));
+  remove_unusable(folder);
+  return {true, looked};
+}
+
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   return manifest_from_text(read_small_file(path, kMaxRecordBytes), path.string());
 }
 
-fs::path choose_checkpoint(const fs::path& path, std::optional<int64_t> step) {
-  std::error_code code;
+std::string unless_usable(const CheckpointInfo& info) {
+  return info.state == CheckpointState::usable ? "" : info.reason;
+}
+
+ChosenCheckpoint choose_checkpoint(const fs::path& path, std::optional<int64_t> step, const WhyNot& why_not) {
   const std::string last = path.filename().string();
   const bool named_by_step = step_of_folder(last).has_value();
-  if (last.starts_with("step") && !fs::is_directory(path, code))
+  if (last.starts_with("step") && !is_folder(path))
     fail(ErrorKind::checkpoint,
          fmt::format("there is no checkpoint at {}; {}", path.string(), what_is_there_instead(path)));
   if (is_checkpoint_folder(path) || named_by_step) {
     if (step && inspect_folder(path).step != *step)
       fail(ErrorKind::usage, fmt::format("{} is one checkpoint and not step {}", path.string(), *step));
-    return path;
+    return {path, {}};
   }
   const fs::path root = checkpoint_root_of(path);
   const std::vector<CheckpointInfo> all = scan_checkpoints(root);
-  for (const CheckpointInfo& info : all)
-    if (step ? info.step == *step : info.state == CheckpointState::usable) return info.folder;
+  ChosenCheckpoint chosen;
+  for (const CheckpointInfo& info : all) {
+    const std::string why = step ? std::string() : why_not(info);
+    if (step ? info.step == *step : why.empty()) {
+      chosen.folder = info.folder;
+      return chosen;
+    }
+    if (!step) chosen.passed_over.push_back(fmt::format("{} ({}): {}", info.folder.string(), name(info.state), why));
+  }
   fail(ErrorKind::checkpoint,
-       fmt::format("{} has no {}; it has {}", root.string(),
-                   step ? fmt::format("checkpoint of step {}", *step) : std::string("usable checkpoint"),
-                   steps_text(all)));
+       fmt::format("{} has no {}; it has {}{}{}", root.string(),
+                   step ? fmt::format("checkpoint of step {}", *step) : std::string("checkpoint that can be taken"),
+                   steps_text(all), chosen.passed_over.empty() ? "" : "\n  ", fmt::join(chosen.passed_over, "\n  ")));
 }
 
 }  // namespace trainctl

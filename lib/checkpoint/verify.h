@@ -15,7 +15,7 @@ namespace trainctl {
 
 struct VerifyReport {
   CheckpointInfo info;
-  std::vector<std::string> faults;  // each names its file; a mark of UNUSABLE is one
+  std::vector<std::string> faults;  // each names its file; a mark of UNUSABLE is one, the first
   std::vector<std::string> wrong;   // of the faults, those of blocks without their digest
   std::vector<std::string> notes;   // files that the manifest does not know, markers that say nothing: no fault, no use
   bool direct = true;               // full: every file was read with O_DIRECT
@@ -31,8 +31,18 @@ using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 VerifyReport verify_checkpoint(const std::filesystem::path& folder, bool full, const Progress& progress = {});
 
 // verify_checkpoint, full; and writes down what it found: VERIFIED when it is whole, UNUSABLE with file and block when
-// a block does not have its digest. A folder that cannot be written is a note.
+// a block does not have its digest, also over the mark of a person. A folder that cannot be written is a note.
 VerifyReport prove_checkpoint(const std::filesystem::path& folder, const Progress& progress = {});
+
+// Takes UNUSABLE away when the checkpoint is whole without it. A mark that proves damage
+// (CheckpointInfo::proven_damaged) goes only after verify_checkpoint, full, has found nothing, which VERIFIED then
+// says; others after all but the blocks was looked at. Throws Error{checkpoint} with every fault otherwise; the mark
+// then stays.
+struct UsableAgain {
+  bool changed = false;  // false: there was no mark
+  std::string looked;    // at what: "every block (3, 11 MiB) was read and compared"
+};
+UsableAgain mark_usable(const std::filesystem::path& folder, const Progress& progress = {});
 
 struct TensorDifference {
   std::string name, role;
@@ -57,8 +67,17 @@ CheckpointDifference diff_checkpoints(const std::filesystem::path& a, const std:
 // Error{checkpoint}.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-// A checkpoint folder itself, or the one at `step` (without it the newest usable one) of a run directory or a folder of
-// checkpoints. Throws Error{checkpoint} naming what is there.
-std::filesystem::path choose_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step);
+// Why a checkpoint of a run is passed over when none is named; "": it is taken.
+using WhyNot = std::function<std::string(const CheckpointInfo&)>;
+std::string unless_usable(const CheckpointInfo& info);
+
+// A checkpoint folder itself, or the one at `step` (without it the newest that is not passed over) of a run directory
+// or a folder of checkpoints. Throws Error{checkpoint} naming what is there and why it is not taken.
+struct ChosenCheckpoint {
+  std::filesystem::path folder;
+  std::vector<std::string> passed_over;  // newer ones, newest first: "<folder> (damaged): <why>"
+};
+ChosenCheckpoint choose_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
+                                   const WhyNot& why_not = unless_usable);
 
 }  // namespace trainctl

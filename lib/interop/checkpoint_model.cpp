@@ -113,9 +113,7 @@ const MetaRecord* CheckpointModel::find_meta(std::string_view wanted) const {
 CheckpointModel checkpoint_model(const CheckpointReader& reader) {
   const fs::path& folder = reader.info().folder;
   const std::string& kind = reader.manifest().kind;
-  if (kind != "training" && kind != "portable")
-    fail(ErrorKind::checkpoint,
-         fmt::format("{} is of kind {}; exported are kinds training and portable", folder.string(), kind));
+  if (const std::string why = unless_exportable(reader.info()); !why.empty()) refuse(folder, why);
   CheckpointModel model;
   const json provenance = json::parse(reader.manifest().provenance, nullptr, false);
   if (provenance.is_object() && provenance.contains("recipe"))
@@ -147,12 +145,10 @@ void check_export_output(const fs::path& checkpoint, const fs::path& output) {
                                        output.string()));
 }
 
-fs::path choose_exportable(const fs::path& path, std::optional<int64_t> step) {
-  if (!step && !is_checkpoint_folder(path) && !step_of_folder(path.filename().string()))
-    for (const CheckpointInfo& info : scan_checkpoints(checkpoint_root_of(path)))
-      if (info.state == CheckpointState::usable && (info.kind == "training" || info.kind == "portable"))
-        return info.folder;
-  return choose_checkpoint(path, step);
+std::string unless_exportable(const CheckpointInfo& info) {
+  if (info.state != CheckpointState::usable || info.kind == "training" || info.kind == "portable")
+    return unless_usable(info);
+  return fmt::format("its kind is {}; exported are kinds training and portable", info.kind);
 }
 
 }  // namespace trainctl

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,8 +36,7 @@ CheckpointModel checkpoint_model(const CheckpointReader& reader);
 // An output must not lie in the checkpoint, nor have a name that is taken for one. Throws Error{usage}.
 void check_export_output(const std::filesystem::path& checkpoint, const std::filesystem::path& output);
 
-// The checkpoint to export: `path` itself, or of a run the one at `step`, without it the newest usable one of kind
-// training or portable. Throws Error{checkpoint}.
-std::filesystem::path choose_exportable(const std::filesystem::path& path, std::optional<int64_t> step);
+// "" for a usable checkpoint of kind training or portable, else why it cannot be exported: for choose_checkpoint.
+std::string unless_exportable(const CheckpointInfo& info);
 
 }  // namespace trainctl

@@ -176,8 +176,8 @@ TEST_CASE("UNUSABLE beats every other marker, in any form, until it is taken awa
   CHECK_THROWS_AS(c.restore(state.catalog, checkpoint.string()), Error);
   put_bytes(checkpoint / "UNUSABLE", "half a li");
   CHECK(inspect_folder(checkpoint).state == CheckpointState::unusable);
-  CHECK(mark_usable(checkpoint));
-  CHECK_FALSE(mark_usable(checkpoint));
+  CHECK(mark_usable(checkpoint).changed);
+  CHECK_FALSE(mark_usable(checkpoint).changed);
   CHECK(c.restore(state.catalog).step == 1);
 }
 

@@ -179,7 +179,7 @@ TEST_CASE("a rollback to a named step leaves the steps beyond it when it is acce
   const CheckpointInfo old = inspect_folder(folder.path() / "step-00000004");
   CHECK(old.state == CheckpointState::unusable);
   CHECK(old.reason.find("superseded") != std::string::npos);
-  CHECK(mark_usable(folder.path() / "step-00000004"));
+  CHECK(mark_usable(folder.path() / "step-00000004").changed);
   CHECK(c.restore(state.catalog).step == 4);
 }
 
@@ -198,10 +198,10 @@ TEST_CASE("a checkpoint is found by run directory, folder, step and its own path
   const fs::path root = run.path() / "checkpoints";
   save_once(root, 1, 1, 1);
   save_once(root, 1, 2, 2);
-  CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000002");
-  CHECK(choose_checkpoint(run.path(), 1) == root / "step-00000001");
-  CHECK(choose_checkpoint(root, std::nullopt) == root / "step-00000002");
-  CHECK(choose_checkpoint(root / "step-00000001", std::nullopt) == root / "step-00000001");
+  CHECK(choose_checkpoint(run.path(), std::nullopt).folder == root / "step-00000002");
+  CHECK(choose_checkpoint(run.path(), 1).folder == root / "step-00000001");
+  CHECK(choose_checkpoint(root, std::nullopt).folder == root / "step-00000002");
+  CHECK(choose_checkpoint(root / "step-00000001", std::nullopt).folder == root / "step-00000001");
   CHECK_THROWS_AS(choose_checkpoint(run.path(), 3), Error);
   CHECK_THROWS_AS(choose_checkpoint(root / "step-00000001", 2), Error);
   CHECK_THROWS_AS(choose_checkpoint(run.path() / "nowhere", std::nullopt), Error);
@@ -216,8 +216,13 @@ TEST_CASE("a checkpoint is found by run directory, folder, step and its own path
   CHECK_THAT(what_is_there_instead(run.path() / "a/step-00000001"), Catch::Contains("is no folder either"));
   CHECK_THROWS_WITH(choose_checkpoint(run.path(), 3), Catch::Contains("it has steps 2 (usable), 1 (usable)"));
   mark_unusable(root / "step-00000002", "bad", "test", "");
-  CHECK(choose_checkpoint(run.path(), std::nullopt) == root / "step-00000001");
-  CHECK(choose_checkpoint(run.path(), 2) == root / "step-00000002");
+  CHECK(choose_checkpoint(run.path(), std::nullopt).folder == root / "step-00000001");
+  CHECK(choose_checkpoint(run.path(), std::nullopt).passed_over ==
+        std::vector<std::string>{(root / "step-00000002").string() + " (unusable): marked unusable by test: bad"});
+  fs::remove(root / "step-00000001/data/model-r00000.safetensors");
+  CHECK_THROWS_WITH(choose_checkpoint(run.path(), std::nullopt),
+                    Catch::Contains("bad") && Catch::Contains("model-r00000.safetensors is missing"));
+  CHECK(choose_checkpoint(run.path(), 2).folder == root / "step-00000002");
 }
 
 TEST_CASE("diff compares logical states: layouts do not matter, single bits do", "[checkpoint]") {

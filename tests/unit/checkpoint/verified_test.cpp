@@ -100,8 +100,77 @@ TEST_CASE("a damaged block makes a checkpoint unusable, with file and block, and
   CHECK(info.reason.find("data/optim-r00001.safetensors: block 0") != std::string::npos);
   flip(checkpoint / "data/optim-r00001.safetensors", 9);
   CHECK_FALSE(prove_checkpoint(checkpoint).whole());  // a person takes the mark away, nothing else does
-  CHECK(mark_usable(checkpoint));
+  CHECK(mark_usable(checkpoint).changed);
   CHECK(prove_checkpoint(checkpoint).whole());
+}
+
+TEST_CASE("proven damage is not marked away: not at once, not over a person's mark, not by a run that goes back",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  for (int64_t step = 1; step <= 3; ++step) save_once(folder.path(), 2, step, 1, 9);
+  const auto at = [&](int64_t step) { return folder.path() / folder_name_of(step); };
+  const fs::path file = at(3) / "data/optim-r00001.safetensors";
+  const auto refused = [&] {
+    try {
+      mark_usable(at(3));
+      FAIL("damage was marked away");
+    } catch (const Error& e) {
+      CHECK(e.kind() == ErrorKind::checkpoint);
+      CHECK_THAT(e.what(), Catch::Contains("optim-r00001.safetensors: block 0") && Catch::Contains("stays unusable"));
+    }
+    CHECK(inspect_folder(at(3)).proven_damaged);
+    // It does not push a good one out either.
+    CHECK(prune_checkpoints(folder.path(), 1, true) == std::vector<fs::path>{at(1)});
+  };
+  flip(file, 9);
+  REQUIRE_FALSE(prove_checkpoint(at(3)).whole());
+  refused();
+  CHECK_FALSE(mark_unusable(at(3), "loss spike", std::string(kMarkedByHand), ""));  // the proof stays
+  CHECK_FALSE(mark_unusable(at(3), "superseded", std::string(kMarkedByResume), ""));
+  refused();
+  // The other way round: a person marked first, then the damage was found.
+  REQUIRE(remove_unusable(at(3)));
+  REQUIRE(mark_unusable(at(3), "loss spike", std::string(kMarkedByHand), ""));
+  REQUIRE_FALSE(prove_checkpoint(at(3)).whole());
+  refused();
+  CHECK(file_bytes(at(3) / "UNUSABLE").find("loss spike") != std::string::npos);
+  put_bytes(at(3) / "UNUSABLE", "half a li");  // what it said is not known
+  refused();
+  flip(file, 9);
+  const UsableAgain again = mark_usable(at(3));
+  CHECK(again.changed);
+  CHECK(again.looked.find("every block") != std::string::npos);
+  CHECK(inspect_folder(at(3)).verified);
+  CHECK(prune_checkpoints(folder.path(), 1, true) == std::vector<fs::path>{at(2), at(1)});
+}
+
+TEST_CASE("a person's mark goes after a look at all but the blocks, and stays over what that finds", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1);
+  const fs::path checkpoint = folder.path() / "step-00000001";
+  const auto mark = [&](std::string_view detector) {
+    REQUIRE(mark_unusable(checkpoint, "a reason", std::string(detector), ""));
+  };
+  for (const std::string_view detector : {kMarkedByHand, kMarkedByResume}) {
+    mark(detector);
+    CHECK(mark_usable(checkpoint).looked.find("not the blocks") != std::string::npos);
+    CHECK_FALSE(inspect_folder(checkpoint).verified);
+  }
+  CHECK_FALSE(mark_usable(checkpoint).changed);
+  for (const char* name : {"data/model-r00000.safetensors", "COMMITTED", "manifest.json", "meta/config.json",
+                           "receipts/rank-00000.json"}) {
+    INFO(name);
+    const std::string before = file_bytes(checkpoint / name);
+    mark(kMarkedByHand);
+    fs::remove(checkpoint / name);
+    CHECK_THROWS_AS(mark_usable(checkpoint), Error);
+    put_bytes(checkpoint / name, before.substr(0, before.size() / 2));
+    CHECK_THROWS_AS(mark_usable(checkpoint), Error);
+    CHECK(inspect_folder(checkpoint).state == CheckpointState::unusable);
+    put_bytes(checkpoint / name, before);
+    CHECK(mark_usable(checkpoint).changed);
+    CHECK(inspect_folder(checkpoint).state == CheckpointState::usable);
+  }
 }
 
 TEST_CASE("a missing or cut file is a fault that may heal, so it gets no mark", "[checkpoint]") {

@@ -88,7 +88,7 @@ TEST_CASE("a damaged block is never exported, and an earlier export stays whole"
 TEST_CASE("states nobody should use, and states without an architecture, are refused with the reason", "[interop]") {
   SaveOptions exploded;
   exploded.loss = std::numeric_limits<double>::infinity();
-  says(refusal_of(golden("llama"), exploded), "of kind intermediate");
+  says(refusal_of(golden("llama"), exploded), "its kind is intermediate");
 
   SaveOptions nameless;
   nameless.provenance = R"({"build":"abc"})";
@@ -122,9 +122,25 @@ TEST_CASE("of a run the newest state that can be exported is taken", "[interop]"
   ScratchFolder scratch;
   const fs::path root = scratch.path() / "checkpoints";
   const fs::path good = save_weights(root, golden("llama"));
-  CHECK(choose_exportable(scratch.path(), std::nullopt) == good);
-  CHECK(choose_exportable(root, 7) == good);
-  CHECK(choose_exportable(good, std::nullopt) == good);
-  CHECK_THROWS_AS(choose_exportable(root, 8), Error);
-  CHECK_THROWS_AS(choose_exportable(scratch.path() / "nowhere", std::nullopt), Error);
+  CHECK(choose_checkpoint(scratch.path(), std::nullopt, unless_exportable).folder == good);
+  CHECK(choose_checkpoint(root, 7, unless_exportable).folder == good);
+  CHECK(choose_checkpoint(good, std::nullopt, unless_exportable).folder == good);
+  save_once(root, 1, 8, 1);
+  fs::remove(root / "step-00000008/COMMITTED");
+  const ChosenCheckpoint chosen = choose_checkpoint(root, std::nullopt, unless_exportable);
+  CHECK(chosen.folder == good);
+  REQUIRE(chosen.passed_over.size() == 1);
+  says(chosen.passed_over[0], "step-00000008 (incomplete): it was never committed");
+  CHECK_THROWS_AS(choose_checkpoint(root, 9, unless_exportable), Error);
+  CHECK_THROWS_AS(choose_checkpoint(scratch.path() / "nowhere", std::nullopt, unless_exportable), Error);
+  ScratchFolder other;
+  SaveOptions exploded;
+  exploded.loss = std::numeric_limits<double>::infinity();
+  save_weights(other.path(), golden("llama"), exploded);
+  try {
+    choose_checkpoint(other.path(), std::nullopt, unless_exportable);
+    FAIL("a state that cannot be exported was chosen");
+  } catch (const Error& e) {
+    says(e.what(), "its kind is intermediate");
+  }
 }
