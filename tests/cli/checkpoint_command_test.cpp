@@ -148,6 +148,88 @@ TEST_CASE("verify --full ends with 5, names file and block, and leaves UNUSABLE"
   CHECK(chosen["checkpoint"]["verified"] == true);
 }
 
+TEST_CASE("of a run every tool names the newer checkpoints that it passes over, with the reason", "[cli][checkpoint]") {
+  Run r(4);
+  const std::string run_dir = r.folder.path().string();
+  fs::remove(r.at(4) + "/COMMITTED");
+  fs::remove(r.at(3) + "/data/model-r00000.safetensors");
+  REQUIRE(checkpoint({"mark", "unusable", r.at(2), "--reason", "loss spike"}).exit_code == 0);
+  const std::vector<std::string> told = {r.at(4) + " (incomplete): it was never committed",
+                                         r.at(3) + " (damaged): data/model-r00000.safetensors is missing",
+                                         r.at(2) + " (unusable)", "loss spike"};
+  const std::vector<std::vector<std::string>> tools = {
+      {"inspect", run_dir},           {"diff", run_dir, r.at(1)},
+      {"diff", r.at(1), run_dir},     {"mark", "pin", run_dir, "--reason", "x"},
+      {"mark", "unpin", run_dir},     {"export", run_dir, "--to", "hf", "--output", run_dir + "/hf"},
+      {"inspect", run_dir, "--json"}, {"export", run_dir, "--to", "gguf", "--output", run_dir + "/gguf"}};
+  for (const auto& tool : tools) {
+    const SubprocessResult got = checkpoint(tool);
+    INFO(tool[0] << "\n" << got.out);
+    CHECK(got.exit_code == (tool[0] == "export" ? 5 : 0));  // these tensors are no model
+    for (const std::string& words : told) CHECK_THAT(got.err, Contains(words));
+    CHECK_THAT(got.out, !Contains("passed over"));
+  }
+  for (const auto& tool : tools)  // named exactly, there is nothing to tell
+    if (tool[0] == "inspect") CHECK(checkpoint({"inspect", run_dir, "--step", "1"}).err == "");
+}
+
+TEST_CASE("verify judges the newest of a run, not the newest usable one, but for what is marked or was never committed",
+          "[cli][checkpoint]") {
+  Run r(3);
+  const std::string run_dir = r.folder.path().string(), file = r.at(3) + "/data/model-r00000.safetensors";
+  const std::string good = file_bytes(file);
+  for (const char* damage : {"gone", "cut", "block"}) {
+    INFO(damage);
+    std::vector<std::string> verify = {"verify", run_dir};
+    if (damage == std::string("gone")) fs::remove(file);
+    if (damage == std::string("cut")) fs::resize_file(file, good.size() - 1);
+    if (damage == std::string("block")) {
+      put_byte(file, good.size() - 2, '#');
+      verify.push_back("--full");
+    }
+    const SubprocessResult found = checkpoint(verify);
+    CHECK(found.exit_code == 5);
+    CHECK_THAT(found.out, Contains("data/model-r00000.safetensors"));
+    CHECK_THAT(found.err, Contains(r.at(3) + " is not whole") && Contains("newest usable one is " + r.at(2)));
+    put_bytes(file, good);
+  }
+  // Found damaged, it is marked: from now on it is passed over, and named.
+  const SubprocessResult next = checkpoint({"verify", run_dir});
+  CHECK(next.exit_code == 0);
+  CHECK_THAT(next.out, Contains(r.at(2)));
+  CHECK_THAT(next.err, Contains(r.at(3) + " (unusable): marked unusable by verify --full"));
+  fs::remove(r.at(2) + "/COMMITTED");
+  CHECK_THAT(checkpoint({"verify", run_dir}).err, Contains(r.at(2) + " (incomplete)"));
+  fs::remove(r.at(1) + "/COMMITTED");
+  const SubprocessResult none = checkpoint({"verify", run_dir});
+  CHECK(none.exit_code == 5);
+  CHECK_THAT(none.err, Contains(r.at(3)) && Contains(r.at(2)) && Contains(r.at(1)));
+}
+
+TEST_CASE("mark usable looks before it takes a mark away: damage that was found stays marked until it is gone",
+          "[cli][checkpoint]") {
+  Run r(3);
+  const std::string run_dir = r.folder.path().string(), file = r.at(3) + "/data/optim-r00001.safetensors";
+  const std::string good = file_bytes(file);
+  put_byte(file, good.size() - 2, '#');
+  REQUIRE(checkpoint({"verify", "--full", run_dir}).exit_code == 5);
+  const SubprocessResult refused = checkpoint({"mark", "usable", r.at(3)});
+  CHECK(refused.exit_code == 5);
+  CHECK_THAT(refused.err, Contains("stays unusable") && Contains("optim-r00001.safetensors: block 0"));
+  CHECK_THAT(checkpoint({"mark", "unusable", r.at(3), "--reason", "mine"}).out, Contains("damage is proven"));
+  CHECK(checkpoint({"mark", "usable", r.at(3)}).exit_code == 5);
+  CHECK(checkpoint_json({"prune", run_dir, "--keep", "1"})["removed"] == json{r.at(1)});
+  put_bytes(file, good);
+  const SubprocessResult again = checkpoint({"mark", "usable", r.at(3)});
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.out, Contains("now usable, verified") && Contains("every block"));
+  REQUIRE(checkpoint({"mark", "unusable", r.at(3), "--reason", "mine"}).exit_code == 0);
+  const SubprocessResult whose = checkpoint({"mark", "usable", run_dir});
+  CHECK(whose.exit_code == 2);
+  CHECK_THAT(whose.err, Contains("--step") && Contains("steps 3 (unusable), 2 (usable)"));
+  CHECK_THAT(checkpoint({"mark", "usable", run_dir, "--step", "3"}).out, Contains("not the blocks"));
+}
+
 TEST_CASE("mark takes its verdict before or after the path, and refuses others by name", "[cli][checkpoint]") {
   Run r(1);
   CHECK(checkpoint_json({"mark", r.at(1), "pin", "--reason", "mine"})["checkpoint"]["pinned"] == true);
