@@ -12,6 +12,7 @@
 #include "checkpoint/markers.h"
 #include "checkpoint/retention.h"
 #include "checkpoint_cli.h"
+#include "recipe/job.h"
 
 namespace trainctl {
 namespace {
@@ -19,18 +20,22 @@ namespace {
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
+// The folder that holds a folder of checkpoints: a run's, if it is one.
+RunPaths run_around(const fs::path& root) {
+  return {fs::absolute(root / "").lexically_normal().parent_path().parent_path()};  // also of "run/checkpoints/"
+}
+
 // The lock of the run that a folder of checkpoints belongs to, held until this goes. Without a run there is nothing to
-// hold. Throws Error{environment} while the run is live.
+// hold. Throws Error{environment} while the run is live, with what to do then.
 class RunIsOver {
  public:
-  RunIsOver(const fs::path& root, const std::string& command) {
-    const fs::path file = fs::absolute(root).lexically_normal().parent_path() / "lock";
+  RunIsOver(const fs::path& root, const std::string& command, const std::string& what_to_do) {
+    const fs::path file = run_around(root).lock();
     std::string holder;
     if (!fs::exists(file)) return;
     if (!lock_.try_acquire(file, "checkpoint " + command, &holder))
-      fail(ErrorKind::environment, fmt::format("the run is still using {} ({}); {} when it has ended, or set "
-                                               "checkpoint.keep in its recipe",
-                                               root.string(), holder, command));
+      fail(ErrorKind::environment,
+           fmt::format("the run is still using {} ({}); {}", root.string(), holder, what_to_do));
     known_ = true;
   }
   bool known() const { return known_; }  // there is a run, and it has ended
@@ -136,10 +141,21 @@ void mark(const CheckpointOptions& given) {
   if (!looked.empty()) print_out(wrapped(looked, 2));
 }
 
+// A folder without checkpoints is one of a run that has none yet, or not the one that was meant.
+void check_holds_checkpoints(const fs::path& root) {
+  if (!scan_checkpoints(root, Look::glance).empty() || fs::exists(run_around(root).launch())) return;
+  fail(ErrorKind::checkpoint, fmt::format("{} holds no checkpoints and is not of a run; give a run directory, its "
+                                          "checkpoints folder, or one checkpoint (step-...)",
+                                          root.string()));
+}
+
 void prune(const CheckpointOptions& o) {
   const fs::path root = checkpoint_root_of(o.path);
   std::optional<RunIsOver> over;
-  if (!o.dry_run) over.emplace(root, "prune");
+  check_holds_checkpoints(root);
+  if (!o.dry_run)
+    over.emplace(root, "prune",
+                 "prune when it has ended, or set checkpoint.keep in its recipe, which prunes meanwhile");
   const std::vector<fs::path> gone = prune_checkpoints(root, {o.keep, o.keep_every_steps}, o.dry_run);
   if (o.json) {
     ordered_json folders = ordered_json::array();
@@ -181,7 +197,8 @@ fs::path root_of_attempt(const fs::path& path) {
 }
 
 void adopt(const CheckpointOptions& o) {
-  const RunIsOver over(root_of_attempt(o.path), "adopt");
+  const RunIsOver over(root_of_attempt(o.path), "adopt",
+                       "it ends its saves itself; adopt when it has ended and left one unfinished");
   const CheckpointInfo info =
       adopt_attempt(choose_attempt(o.path, over.known()), over.known(), progress_bar("hashing"));
   if (o.json) return print_json({{"checkpoint", to_json(info)}});

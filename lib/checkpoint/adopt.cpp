@@ -42,12 +42,13 @@ bool changed_lately(const fs::path& folder) {
 void check_owner(const fs::path& folder, const Owner& owner, bool run_is_over) {
   const OwnerState state = state_of(owner);
   if (state == OwnerState::alive)
-    refuse(fmt::format("the save is live: process {} of {} is still writing it", owner.pid, owner.host));
+    fail(ErrorKind::environment,
+         fmt::format("the save is live: process {} of {} is still writing it", owner.pid, owner.host));
   if (state == OwnerState::unknown && !run_is_over && changed_lately(folder))
-    refuse(
-        fmt::format("the save belongs to process {} of {}, and files in it are younger than ten minutes: it may be "
-                    "live; try again later, or on {}",
-                    owner.pid, owner.host, owner.host));
+    fail(ErrorKind::environment,
+         fmt::format("the save belongs to process {} of {}, and files in it are younger than ten minutes: it may be "
+                     "live; try again later, or on {}",
+                     owner.pid, owner.host, owner.host));
 }
 
 struct Attempted {
@@ -112,7 +113,10 @@ bool rehash(const fs::path& folder, const Manifest& manifest, const Progress& pr
 }
 
 [[noreturn]] void refuse_adoption(const fs::path& folder, const std::exception& why) {
-  fail(ErrorKind::checkpoint, fmt::format("{} cannot be adopted: {}", folder.string(), why.what()));
+  const auto* error = dynamic_cast<const Error*>(&why);
+  const bool environment = error != nullptr && error->kind() == ErrorKind::environment;
+  fail(environment ? ErrorKind::environment : ErrorKind::checkpoint,
+       fmt::format("{} cannot be adopted: {}", folder.string(), why.what()));
 }
 
 }  // namespace

@@ -54,7 +54,18 @@ void restore_weights(CheckpointReader& reader, const StateCatalog& catalog, Devi
            "weights are restored into contiguous f32 tensors");
     placements.push_back({record, &e});
   }
-  place_tensors(reader, placements, device, ranks);
+  try {
+    place_tensors(reader, placements, device, ranks);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::checkpoint) throw;
+    // Said here: what others advise about a checkpoint that cannot be read is to resume from another one.
+    throw Error(
+        ErrorKind::checkpoint,
+        fmt::format("{}\nwhat to do: trainctl checkpoint verify --full {} names all that is damaged; make or copy "
+                    "it anew, or start from other weights (--init-from)",
+                    e.what(), reader.info().folder.string()))
+        .at(e.where());
+  }
 }
 
 }  // namespace trainctl

@@ -257,10 +257,26 @@ TEST_CASE("prune leaves pins and multiples, waits for the run's lock, and a dry 
   REQUIRE(lock.try_acquire(r.folder.path() / "lock", "pid 1", nullptr));
   const SubprocessResult live = checkpoint(prune);
   CHECK(live.exit_code == 3);
-  CHECK_THAT(live.err, Contains("still using") && Contains("pid 1"));
+  CHECK_THAT(live.err, Contains("still using") && Contains("pid 1") && Contains("checkpoint.keep"));
+  CHECK(checkpoint({"prune", r.root().string() + "/", "--keep", "1"}).exit_code == 3);
   lock = FileLock();
   CHECK(checkpoint_json(prune)["removed"] == would["removed"]);
   CHECK(checkpoint_json({"list", run_dir})["checkpoints"].size() == 3);
+}
+
+TEST_CASE("prune refuses a folder that holds no checkpoints and is not of a run; a run may have none yet",
+          "[cli][checkpoint]") {
+  ScratchFolder folder;
+  fs::create_directories(folder.path() / "some/checkpoints");
+  for (const std::string& path : {folder.path().string(), (folder.path() / "some").string()})
+    for (const char* dry : {"--keep-every-steps=0", "--dry-run"}) {
+      const SubprocessResult refused = checkpoint({"prune", path, "--keep", "1", dry});
+      CHECK(refused.exit_code == 5);
+      CHECK_THAT(refused.err, Contains(path) && Contains("holds no checkpoints"));
+    }
+  put_bytes(folder.path() / "some/launch.json", "{}");
+  CHECK_THAT(checkpoint({"prune", (folder.path() / "some").string(), "--keep", "1"}).out,
+             Contains("nothing to remove"));
 }
 
 TEST_CASE("adopt ends an interrupted save that list points at; refused attempts end with 5 and the reason",
@@ -285,7 +301,9 @@ TEST_CASE("adopt ends an interrupted save that list points at; refused attempts 
   put_bytes(receipt, good);
   FileLock lock;
   REQUIRE(lock.try_acquire(r.folder.path() / "lock", "pid 1", nullptr));
-  CHECK(checkpoint({"adopt", run_dir}).exit_code == 3);
+  const SubprocessResult live = checkpoint({"adopt", run_dir});
+  CHECK(live.exit_code == 3);
+  CHECK_THAT(live.err, Contains("still using") && Contains("adopt when it has ended") && !Contains("checkpoint.keep"));
   CHECK(checkpoint({"adopt", attempt.string()}).exit_code == 3);
   lock = FileLock();
   const json adopted = checkpoint_json({"adopt", run_dir});

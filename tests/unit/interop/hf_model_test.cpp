@@ -116,6 +116,34 @@ TEST_CASE("fields that are absent have the defaults of their class", "[interop]"
   }
 }
 
+TEST_CASE("heads that do not divide the width are refused with keys, values, rule and the nearest legal values",
+          "[interop]") {
+  json narrow = with(with(kLlama, "hidden_size", 33), "num_attention_heads", 2);
+  narrow.erase("head_dim");
+  for (const json& config : {narrow, with(narrow, "head_dim", nullptr)}) {
+    says(refusal(config), "hidden_size = 33 is not a multiple of num_attention_heads = 2");
+    says(refusal(config), "nearest legal hidden_size: 32 or 34");
+  }
+  says(refusal(with(with(kQwen2, "hidden_size", 33), "num_attention_heads", 2)), "hidden_size = 33 is not a multiple");
+  const std::string gpt2 = refusal(with(kGpt2, "n_embd", 769));
+  says(gpt2, "n_embd = 769 is not a multiple of n_head = 12");
+  says(gpt2, "nearest legal n_embd: 768 or 780");
+  const std::string shared = refusal(with(kLlama, "num_key_value_heads", 3));
+  says(shared, "num_key_value_heads");
+  says(shared, "2 or 4");
+}
+
+TEST_CASE("a dtype that weights are not read in is refused by name, under both keys", "[interop]") {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    for (const char* legal : {"float32", "bfloat16", "float16", "torch.bfloat16"})
+      CHECK(refusal(with(kLlama, key, legal)) == "");
+    CHECK(refusal(with(kLlama, key, nullptr)) == "");
+    for (const char* other : {"int8", "float8_e4m3fn", "float64", "auto", ""})
+      says(refusal(with(kLlama, key, other)), key + std::string(" = \"") + other + "\" is not supported");
+    says(refusal(with(kLlama, key, 16)), key + std::string(" = 16 is no text"));
+  }
+}
+
 TEST_CASE("the rope_parameters of transformers 5 mean the same as rope_theta and rope_scaling", "[interop]") {
   json five = kLlama;
   five["rope_parameters"] = five["rope_scaling"];
