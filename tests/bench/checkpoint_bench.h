@@ -35,20 +35,28 @@ double median(std::vector<double> values);
 // How ranks hold the tensors: cut by rows, cut by columns, or each all of them (rank 0 then owns them).
 enum class Cut : uint8_t { rows, columns, replicas };
 
-// One rank's share of a state of f32 masters, exp_avg and exp_avg_sq; every element is finite and depends on its index.
-class BenchState {
+// A catalog and the memory of its tensors, which is released after them.
+class OwnedCatalog {
  public:
-  BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut = Cut::rows);
-  void wipe();
-  std::vector<std::string> digests() const;  // of every local tensor
-  int64_t bytes() const;                     // of all local tensors
+  OwnedCatalog() : device_(make_cpu_device()), arena_(std::make_unique<Arena>(*device_)) {}
   StateCatalog& catalog() { return catalog_; }
   Arena& arena() { return *arena_; }
 
  private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<Arena> arena_;
+
+ protected:
   StateCatalog catalog_;
+};
+
+// One rank's share of a state of f32 masters, exp_avg and exp_avg_sq; every element is finite and depends on its index.
+class BenchState : public OwnedCatalog {
+ public:
+  BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut = Cut::rows);
+  void wipe();
+  std::vector<std::string> digests() const;  // of every local tensor
+  int64_t bytes() const;                     // of all local tensors
 };
 
 // Bytes per second of direct 8 MiB transfers, 8 in flight, by `jobs` jobs at once, each with a file of its own of

@@ -17,9 +17,9 @@ namespace {
 constexpr int64_t kRanks = 8, kTensors = 10'000;  // logical ones, roles counted
 
 // f32 weights and two moments of 8 x 8 elements; `cut`: every rank holds rows of each, else each lies on one rank.
-class ManyTensors {
+class ManyTensors : public OwnedCatalog {
  public:
-  ManyTensors(int64_t rank, bool cut) : device_(make_cpu_device()), arena_(std::make_unique<Arena>(*device_)) {
+  ManyTensors(int64_t rank, bool cut) {
     int64_t made = 0;
     for (int64_t t = 0; made < kTensors; ++t)
       for (const char* role : {"weight", "exp_avg", "exp_avg_sq"}) {
@@ -30,19 +30,12 @@ class ManyTensors {
         e.role = role;
         e.shape = {8, 8};
         e.box = cut ? Box{{rank, 0}, {1, 8}} : Box{{0, 0}, {8, 8}};
-        e.local = Tensor(*arena_, e.box.extent, DType::f32, MemoryCategory::weights);
+        e.local = Tensor(arena(), e.box.extent, DType::f32, MemoryCategory::weights);
         for (int64_t i = 0; i < e.local.numel(); ++i)
           static_cast<float*>(e.local.data())[i] = static_cast<float>(made * 64 + rank * 8 + i);
         catalog_.push_back(std::move(e));
       }
   }
-  StateCatalog& catalog() { return catalog_; }
-  Arena& arena() { return *arena_; }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Arena> arena_;
-  StateCatalog catalog_;
 };
 
 struct Moments {

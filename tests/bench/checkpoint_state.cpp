@@ -47,8 +47,7 @@ double median(std::vector<double> values) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut)
-    : device_(make_cpu_device()), arena_(std::make_unique<Arena>(*device_)) {
+BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut) {
   const int64_t rows = std::max<int64_t>(1, total_bytes / (kTensors * 3 * kColumns * 4));
   const Span64 row = cut == Cut::rows ? even_split(rows, world, rank) : Span64{0, rows};
   const Span64 column = cut == Cut::columns ? even_split(kColumns, world, rank) : Span64{0, kColumns};
@@ -61,7 +60,7 @@ BenchState::BenchState(int64_t total_bytes, int64_t rank, int64_t world, Cut cut
       e.shape = {rows, kColumns};
       e.box = {{row.begin, column.begin}, {row.size(), column.size()}};
       e.owner = cut != Cut::replicas || rank == 0;
-      e.local = Tensor(*arena_, e.box.extent, DType::f32, MemoryCategory::optimizer);
+      e.local = Tensor(arena(), e.box.extent, DType::f32, MemoryCategory::optimizer);
       auto* to = static_cast<float*>(e.local.data());
       for (int64_t r = row.begin; r < row.end; ++r, to += column.size())
         fill(to, column.size(), (stream << 40) + static_cast<uint64_t>(r * kColumns + column.begin));

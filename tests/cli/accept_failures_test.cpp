@@ -19,22 +19,17 @@ constexpr int64_t kSteps = 16;
 class BadDrill {
  public:
   explicit BadDrill(const std::string& script) : fixture_(1000) {
-    fixture_.use_real_worker();
-    const std::string text = R"sh(#!/bin/sh
-for a in "$@"; do [ "$last" = --launch ] && launch=$a; last=$a; done
+    fixture_.use_real_worker_after(R"sh(for a in "$@"; do [ "$last" = --launch ] && launch=$a; last=$a; done
 drill=$(dirname "$(dirname "$launch")")
 run=$(basename "$(dirname "$launch")")
 again=
 [ -e "$drill/started-$run" ] && again=yes
 : > "$drill/started-$run"
-)sh" + script + "\nexec " + program("trainctl_worker") +
-                             " \"$@\"\n";
-    const fs::path worker = fixture_.folder.file("worker", text);
-    fs::permissions(worker, fs::perms::owner_all);
+)sh" + script);
     process_ = std::make_unique<Subprocess>(
         std::vector<std::string>{program("trainctl"), "accept", fixture_.recipe, "--only", "checkpoint", "--topology",
                                  fixture_.topology, "--ranks", "2", "--launcher", "threads", "--worker",
-                                 worker.string(), "--folder", folder().string(), "--json", "--steps",
+                                 fixture_.worker, "--folder", folder().string(), "--json", "--steps",
                                  std::to_string(kSteps)},
         fixture_.options("", 90));
   }

@@ -22,12 +22,7 @@ class SlowRun {
   // `slow_sync`: of SLOW_SYNC; empty: the disk is quick.
   SlowRun(const std::string& launcher, const std::string& slow_sync, const std::vector<std::string>& settings)
       : launcher_(launcher), settings_(settings), fixture_(std::make_unique<LaunchFixture>(kSteps)) {
-    fixture_->use_real_worker();
-    const fs::path wrapper =
-        fixture_->folder.file("slow_worker", "#!/bin/sh\nLD_PRELOAD=" + program("libtrainctl_slow_sync.so") + " exec " +
-                                                 program("trainctl_worker") + " \"$@\"\n");
-    fs::permissions(wrapper, fs::perms::owner_all);
-    fixture_->worker = wrapper.string();
+    fixture_->use_real_worker_after("export LD_PRELOAD=" + program("libtrainctl_slow_sync.so"));
     process_ = start({}, slow_sync);
   }
 

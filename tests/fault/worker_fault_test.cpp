@@ -110,12 +110,7 @@ TEST_CASE("a stopped rank ends the job within watchdog_s, named as the one that 
 
 TEST_CASE("a rank stopped before it has started ends the job within startup_limit_s, and is named", "[fault][worker]") {
   LaunchFixture fixture(2000);
-  fixture.use_real_worker();
-  const std::filesystem::path wrapper = fixture.folder.path() / "stops_rank_1";
-  std::ofstream(wrapper) << "#!/bin/sh\n[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && kill -STOP $$\nexec "
-                         << program("trainctl_worker") << " \"$@\"\n";
-  std::filesystem::permissions(wrapper, std::filesystem::perms::owner_all);
-  fixture.worker = wrapper.string();
+  fixture.use_real_worker_after("[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && kill -STOP $$");
   const SubprocessResult r = fixture.launch(four_ranks({"--set", "runtime.startup_limit_s=5"}), "", 90);
   INFO(r.err);
   CHECK(r.exit_code == 4);

@@ -41,6 +41,14 @@ struct Source {  // a run in one layout that was never interrupted, and its chec
   std::string content;
 };
 
+// Looked at and saved at half time.
+RunRecord run_and_look(const Recipe& recipe, const std::filesystem::path& folder, int64_t last_step,
+                       const std::filesystem::path& resume = {}) {
+  return run_tiny(
+      recipe,
+      {.folder = folder, .resume = resume, .last_step = last_step, .look_after = {kHalf}, .save_after = {kHalf}});
+}
+
 void check_same(const WholeState& got, const WholeState& expected) {
   REQUIRE(got.size() == expected.size());
   for (const auto& [key, bytes] : expected) {
@@ -57,7 +65,7 @@ class Matrix {
       Source s;
       s.recipe = with_layout(recipe_, layouts()[i]);
       const std::filesystem::path folder = scratch_.path() / std::to_string(i);
-      s.run = run_tiny(s.recipe, {.folder = folder, .last_step = kWhole, .look_after = {kHalf}, .save_after = {kHalf}});
+      s.run = run_and_look(s.recipe, folder, kWhole);
       s.checkpoint = s.run.saved(kHalf);
       s.content = content_of(s.checkpoint);
       sources_.push_back(std::move(s));
@@ -68,24 +76,19 @@ class Matrix {
     const Source &a = sources_[from], &b = sources_[to];
     INFO(recipe_.name << ": " << layouts()[from].text() << " -> " << layouts()[to].text());
     const std::filesystem::path there = scratch_.path() / "there", back = scratch_.path() / "back";
-    const RunRecord moved = run_tiny(
-        b.recipe,
-        {.folder = there, .resume = a.checkpoint, .last_step = kWhole, .look_after = {kHalf}, .save_after = {kHalf}});
+    const RunRecord moved = run_and_look(b.recipe, there, kWhole, a.checkpoint);
     check_same(moved.states.at(kHalf), a.run.states.at(kHalf));
     REQUIRE(moved.losses.size() == kWhole - kHalf);
     for (const auto& [step, loss] : moved.losses) {
       INFO("step " << step);
-      if (from == to) {
-        CHECK(loss == a.run.losses.at(step));
-        CHECK(moved.norms.at(step) == a.run.norms.at(step));
-      } else {
-        CHECK(loss == Approx(a.run.losses.at(step)).epsilon(tolerance_));
-        CHECK(moved.norms.at(step) == Approx(a.run.norms.at(step)).epsilon(tolerance_));
-      }
+      for (const auto& [got, expected] :
+           {std::pair(loss, a.run.losses.at(step)), std::pair(moved.norms.at(step), a.run.norms.at(step))})
+        if (from == to)
+          CHECK(got == expected);
+        else
+          CHECK(got == Approx(expected).epsilon(tolerance_));
     }
-    const RunRecord again = run_tiny(
-        a.recipe,
-        {.folder = back, .resume = moved.saved(kHalf), .last_step = 0, .look_after = {kHalf}, .save_after = {kHalf}});
+    const RunRecord again = run_and_look(a.recipe, back, 0, moved.saved(kHalf));
     check_same(again.states.at(kHalf), a.run.states.at(kHalf));
     CHECK(content_of(again.saved(kHalf)) == a.content);
     std::filesystem::remove_all(there);

@@ -79,6 +79,12 @@ void LaunchFixture::use_real_worker() {
   oversubscribe = true;
 }
 
+void LaunchFixture::use_real_worker_after(const std::string& script) {
+  use_real_worker();
+  worker = folder.file("worker", "#!/bin/sh\n" + script + "\nexec " + program("trainctl_worker") + " \"$@\"\n");
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+}
+
 std::map<int64_t, pid_t> LaunchFixture::running_ranks() const {
   std::map<int64_t, pid_t> ranks;
   const std::string launch = (run_dir() / "launch.json").string();

@@ -18,6 +18,9 @@ struct LaunchFixture {
   // outnumber its cores.
   void use_real_worker();
 
+  // The real worker, started by a shell script of which these are the first lines.
+  void use_real_worker_after(const std::string& script);
+
   // trainctl launch recipe.json --topology topology.json --run-dir run --worker WORKER, then `more`.
   std::vector<std::string> command(const std::vector<std::string>& more) const;
   SubprocessResult launch(const std::vector<std::string>& more, const std::string& fake_worker = "",
