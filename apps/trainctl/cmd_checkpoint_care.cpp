@@ -25,23 +25,28 @@ RunPaths run_around(const fs::path& root) {
   return {fs::absolute(root / "").lexically_normal().parent_path().parent_path()};  // also of "run/checkpoints/"
 }
 
-// The lock of the run that a folder of checkpoints belongs to, held until this goes. Without a run there is nothing to
-// hold. Throws Error{environment} while the run is live, with what to do then.
+// The locks of the run that a folder of checkpoints belongs to, held until this goes: the launcher's, and that of the
+// ranks, which may outlive it. Without a run there is nothing to hold. Throws Error{environment} while the run is live,
+// with what to do then.
 class RunIsOver {
  public:
   RunIsOver(const fs::path& root, const std::string& command, const std::string& what_to_do) {
-    const fs::path file = run_around(root).lock();
-    std::string holder;
-    if (!fs::exists(file)) return;
-    if (!lock_.try_acquire(file, "checkpoint " + command, &holder))
-      fail(ErrorKind::environment,
-           fmt::format("the run is still using {} ({}); {}", root.string(), holder, what_to_do));
-    known_ = true;
+    const RunPaths run = run_around(root);
+    const auto hold = [&](FileLock& lock, const fs::path& file) {
+      std::string holder;
+      if (!fs::exists(file)) return false;
+      if (!lock.try_acquire(file, "checkpoint " + command, &holder))
+        fail(ErrorKind::environment,
+             fmt::format("the run is still using {} ({}); {}", root.string(), holder, what_to_do));
+      return true;
+    };
+    known_ = hold(launcher_, run.lock());
+    hold(ranks_, run.ranks_lock());
   }
   bool known() const { return known_; }  // there is a run, and it has ended
 
  private:
-  FileLock lock_;
+  FileLock launcher_, ranks_;
   bool known_ = false;
 };
 

@@ -260,6 +260,12 @@ TEST_CASE("prune leaves pins and multiples, waits for the run's lock, and a dry 
   CHECK_THAT(live.err, Contains("still using") && Contains("pid 1") && Contains("checkpoint.keep"));
   CHECK(checkpoint({"prune", r.root().string() + "/", "--keep", "1"}).exit_code == 3);
   lock = FileLock();
+  FileLock ranks;  // of a launcher that was killed
+  REQUIRE(ranks.try_share(r.folder.path() / "ranks.lock", "pid 2"));
+  const SubprocessResult orphaned = checkpoint(prune);
+  CHECK(orphaned.exit_code == 3);
+  CHECK_THAT(orphaned.err, Contains("still using") && Contains("pid 2"));
+  ranks = FileLock();
   CHECK(checkpoint_json(prune)["removed"] == would["removed"]);
   CHECK(checkpoint_json({"list", run_dir})["checkpoints"].size() == 3);
 }
