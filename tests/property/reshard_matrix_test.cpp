@@ -12,6 +12,7 @@ namespace trainctl::testing {
 namespace {
 
 constexpr int64_t kHalf = 3, kWhole = 6;
+constexpr int64_t kBallast = kBlockBytes + 4096;  // a block of rank 0 that nobody needs when loading
 
 // 1 to 8 ranks. Six heads over four tensor ranks give two of them one head; 257 and 52 divide by none of them.
 const std::vector<Layout>& layouts() {
@@ -41,6 +42,14 @@ struct Source {  // a run in one layout that was never interrupted, and its chec
   std::string content;
 };
 
+// Each block that a rank of the node needs is read from the disk once, and is handed to all the others that need it.
+void check_read_once(const NodeLoad& load) {
+  CHECK(load.needed_once > 0);
+  CHECK(load.stored - load.needed_once == kBlockBytes);
+  CHECK(load.read == load.needed_once);
+  CHECK(load.received == load.needed - load.needed_once);
+}
+
 void check_same(const WholeState& got, const WholeState& expected) {
   REQUIRE(got.size() == expected.size());
   for (const auto& [key, bytes] : expected) {
@@ -57,7 +66,11 @@ class Matrix {
       Source s;
       s.recipe = with_layout(recipe_, layouts()[i]);
       const std::filesystem::path folder = scratch_.path() / std::to_string(i);
-      s.run = run_tiny(s.recipe, {.folder = folder, .last_step = kWhole, .look_after = {kHalf}, .save_after = {kHalf}});
+      s.run = run_tiny(s.recipe, {.folder = folder,
+                                  .last_step = kWhole,
+                                  .look_after = {kHalf},
+                                  .save_after = {kHalf},
+                                  .ballast_bytes = kBallast});
       s.checkpoint = s.run.saved(kHalf);
       s.content = content_of(s.checkpoint);
       sources_.push_back(std::move(s));
@@ -68,9 +81,13 @@ class Matrix {
     const Source &a = sources_[from], &b = sources_[to];
     INFO(recipe_.name << ": " << layouts()[from].text() << " -> " << layouts()[to].text());
     const std::filesystem::path there = scratch_.path() / "there", back = scratch_.path() / "back";
-    const RunRecord moved = run_tiny(
-        b.recipe,
-        {.folder = there, .resume = a.checkpoint, .last_step = kWhole, .look_after = {kHalf}, .save_after = {kHalf}});
+    const RunRecord moved = run_tiny(b.recipe, {.folder = there,
+                                                .resume = a.checkpoint,
+                                                .last_step = kWhole,
+                                                .look_after = {kHalf},
+                                                .save_after = {kHalf},
+                                                .ballast_bytes = kBallast});
+    check_read_once(moved.load);
     check_same(moved.states.at(kHalf), a.run.states.at(kHalf));
     REQUIRE(moved.losses.size() == kWhole - kHalf);
     for (const auto& [step, loss] : moved.losses) {
@@ -83,9 +100,13 @@ class Matrix {
         CHECK(moved.norms.at(step) == Approx(a.run.norms.at(step)).epsilon(tolerance_));
       }
     }
-    const RunRecord again = run_tiny(
-        a.recipe,
-        {.folder = back, .resume = moved.saved(kHalf), .last_step = 0, .look_after = {kHalf}, .save_after = {kHalf}});
+    const RunRecord again = run_tiny(a.recipe, {.folder = back,
+                                                .resume = moved.saved(kHalf),
+                                                .last_step = 0,
+                                                .look_after = {kHalf},
+                                                .save_after = {kHalf},
+                                                .ballast_bytes = kBallast});
+    check_read_once(again.load);
     check_same(again.states.at(kHalf), a.run.states.at(kHalf));
     CHECK(content_of(again.saved(kHalf)) == a.content);
     std::filesystem::remove_all(there);
