@@ -70,8 +70,7 @@ std::vector<Match> matches(const DataOrder& then, const DataOrder& now, const st
     if (kept.count(j) == 0) left[place_of(then.sources[j])].push_back(j);
   std::vector<Match> all;
   for (size_t k = 0; k < known.size(); ++k) {
-    if (known[k] >= std::ssize(then.sources)) continue;
-    if (known[k] >= 0) {
+    if (known[k] >= 0 && known[k] < std::ssize(then.sources)) {
       all.push_back({k, static_cast<size_t>(known[k]), true});
     } else if (std::vector<size_t>& same = left[place_of(now.sources[k])]; !same.empty()) {
       all.push_back({k, same.back(), false});
@@ -81,8 +80,12 @@ std::vector<Match> matches(const DataOrder& then, const DataOrder& now, const st
   return all;
 }
 
-std::string content_change(size_t index, const OrderSource& was, const OrderSource& is) {
-  const std::string text = label(index, is) + " has other content", why = "; it counts as a new source";
+// `back`: the source that had the content of `is` before it was taken out; null: none.
+std::string content_change(size_t index, const OrderSource& was, const OrderSource& is, const OrderSource* back) {
+  const std::string text = label(index, is) + " has other content";
+  const std::string why = back ? fmt::format("; that content is back, after {} that it gave before it was taken out",
+                                             counted(back->given, "sample"))
+                               : "; it counts as a new source";
   if (size_of_source(was) == size_of_source(is))
     return fmt::format("{} of the same size ({}): digest {} -> {}{}", text, size_of_source(is), was.digest, is.digest,
                        why);
@@ -184,12 +187,16 @@ DataChanges data_changes(const DataOrder& then, const DataOrder& now) {
     weights_now.push_back(now.sources[m.now].weight);
   }
   const bool same_weights = both.empty() || blend_shares(weights_then) == blend_shares(weights_now);
+  const auto back = [&](size_t k) {  // where the source stood that comes again; null: it is none of those
+    const int64_t place = known[k] - std::ssize(then.sources);
+    return place >= 0 ? &then.gone[static_cast<size_t>(place)] : nullptr;
+  };
   std::set<size_t> told_now, told_then;
   for (const Match& m : both) {
     const OrderSource &was = then.sources[m.then], &is = now.sources[m.now];
     told_now.insert(m.now);
     told_then.insert(m.then);
-    if (!m.same_content) changes.lines.push_back(content_change(m.now, was, is));
+    if (!m.same_content) changes.lines.push_back(content_change(m.now, was, is, back(m.now)));
     if (!in_order && m.then != m.now)
       changes.lines.push_back(fmt::format("{} was data.train[{}]", label(m.now, is), m.then));
     if (!same_weights && was.weight != is.weight)
@@ -199,12 +206,11 @@ DataChanges data_changes(const DataOrder& then, const DataOrder& now) {
   for (size_t k = 0; k < known.size(); ++k) {
     if (told_now.count(k) > 0) continue;
     const OrderSource& source = now.sources[k];
-    if (known[k] < 0)
-      changes.lines.push_back(fmt::format("{}, {}, is new", label(k, source), size_of_source(source)));
+    if (const OrderSource* before = back(k))
+      changes.lines.push_back(fmt::format("{} is back, after {} that it gave before it was taken out", label(k, source),
+                                          counted(before->given, "sample")));
     else
-      changes.lines.push_back(
-          fmt::format("{} is back, after {} that it gave before it was taken out", label(k, source),
-                      counted(then.gone[static_cast<size_t>(known[k]) - then.sources.size()].given, "sample")));
+      changes.lines.push_back(fmt::format("{}, {}, is new", label(k, source), size_of_source(source)));
   }
   for (size_t j = 0; j < then.sources.size(); ++j)
     if (told_then.count(j) == 0)

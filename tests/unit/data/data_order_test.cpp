@@ -266,6 +266,8 @@ TEST_CASE("a file that grew or was edited is told once, with sizes and digests b
     return Sampler(config_of(paths, 8), 5, kVocab).order();
   };
   const std::string a = pool.path(1), b = pool.path(2), c = pool.path(3);
+  const std::vector<int64_t> lengths(24, 20);
+  write_counting(a, lengths);
   const DataOrder then = now_of({a, b});
   write_counting(a, {30, 40, 50});
   const std::string digest = now_of({a}).sources[0].digest;
@@ -290,6 +292,13 @@ TEST_CASE("a file that grew or was edited is told once, with sizes and digests b
   CHECK(changes({a}).size() == 2);  // the other is gone, and told so
   CHECK_THAT(all_of(changes({b, a})), Contains("data.train[0] (\"" + b + "\") was data.train[1]"));
   told(changes({b, a}), "data.train[1]", a);
+  // And when it is as it was before.
+  const DataOrder later = continued(then, now_of({a, b}), 30);
+  write_counting(a, lengths);
+  const std::vector<std::string> again = data_changes(later, now_of({a, b})).lines;
+  REQUIRE(again.size() == 1);
+  CHECK_THAT(again[0], Contains("3 documents, 120 tokens") && Contains("-> 24 documents") &&
+                           Contains("that content is back, after 15 samples"));
   // One that is named twice is edited twice.
   const DataOrder twice = now_of({b, b});
   std::string bytes = read_bytes(b + ".bin");
