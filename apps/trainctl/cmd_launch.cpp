@@ -21,22 +21,13 @@
 #include "launch/preflight.h"
 #include "launch/run_directory.h"
 #include "launch/supervise.h"
+#include "launch_start.h"
 #include "planner/plan.h"
 #include "topology/discover.h"
 #include "topology/hostlist.h"
-#include "trainer/initial_weights.h"
 
 namespace trainctl {
 namespace {
-
-struct LaunchArguments {
-  std::string recipe, topology, run_dir, worker, init_from;
-  bool allow_intermediate = false;
-  int64_t skip_batches = 0;
-  LaunchRequest request;
-  std::vector<std::string> overrides;
-  bool dry_run = false;
-};
 
 // Without a file: this machine, not measured; inside a Slurm allocation, all of its nodes, taken to be like this one.
 TopologyConfig topology_of(const LaunchArguments& arguments, const SlurmAllocation& slurm,
@@ -113,96 +104,11 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-std::string earlier_recipe_text(const RunPaths& paths) {
-  return std::filesystem::exists(paths.recipe()) ? read_file(paths.recipe()) : std::string();
-}
-
 // What `--resume auto` would take; "" when there is none.
 std::string newest_checkpoint(const RunPaths& paths) {
   for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints()))
     if (info.state == CheckpointState::usable && info.kind == "training") return info.folder.string();
   return {};
-}
-
-bool is_path(const std::string& resume) { return resume != "auto" && resume != "never"; }
-
-void check_start(const LaunchArguments& a) {
-  const bool resume_path = is_path(a.request.resume);
-  if (!a.init_from.empty() && resume_path)
-    fail(ErrorKind::usage,
-         fmt::format("--init-from {} and --resume {} contradict each other: the first starts at step 0 "
-                     "from weights alone, the second goes on with a whole state; leave one out",
-                     a.init_from, a.request.resume));
-  if (a.allow_intermediate && a.init_from.empty() && !resume_path)
-    fail(ErrorKind::usage,
-         "--allow-intermediate says that one named state may be used although it holds infinities or "
-         "NaNs; it goes with --init-from or --resume PATH");
-  std::error_code ignored;
-  const bool absent = resume_path && !std::filesystem::exists(a.request.resume, ignored);  // that is told elsewhere
-  if (a.skip_batches > 0 && !absent && (!resume_path || !is_checkpoint_folder(a.request.resume)))
-    fail(
-        ErrorKind::usage,
-        fmt::format("--skip-batches {}: batches are skipped after one checkpoint, so that the same command given twice "
-                    "does not skip twice; name it: --resume RUN_DIR/checkpoints/step-00000100 (--resume is {})",
-                    a.skip_batches, a.request.resume));
-}
-
-// launch.json of the earlier run in the run directory; empty when there is none, or one of another version: then the
-// run directory's own checks have the say.
-std::optional<Job> earlier_job(const LaunchArguments& a) {
-  const RunPaths paths{a.run_dir};
-  if (a.run_dir.empty() || !std::filesystem::exists(paths.launch())) return std::nullopt;
-  try {
-    return load_job(paths.launch());
-  } catch (const Error&) {
-    return Job{};
-  }
-}
-
-// As long as a run has saved nothing, going on with it means going on from the state elsewhere that it was told to:
-// never afresh.
-void remember_resume(LaunchPlan& plan, const LaunchArguments& a, const std::optional<Job>& earlier,
-                     std::vector<std::string>& warnings) {
-  if (a.request.resume != "auto" || !earlier || !is_path(earlier->resume)) return;
-  const auto outside = std::filesystem::path(earlier->resume).lexically_relative(std::filesystem::absolute(a.run_dir));
-  if (!outside.string().starts_with("..")) return;
-  for (const CheckpointInfo& info : scan_checkpoints(RunPaths{a.run_dir}.checkpoints(), Look::glance))
-    if (info.state != CheckpointState::incomplete) return;
-  plan.job.resume = earlier->resume;
-  plan.job.allow_intermediate = earlier->allow_intermediate;
-  warnings.push_back(fmt::format("the run has no checkpoint of its own yet and goes on from {}, as it was told before",
-                                 earlier->resume));
-}
-
-// What --skip-batches asks for, or asked for when the run was last told from where to go on.
-SkipBatches skipped_batches(const LaunchArguments& a, const Job& job, const std::optional<Job>& earlier) {
-  if (a.skip_batches == 0) return a.request.resume == "auto" && earlier ? earlier->skip : SkipBatches{};
-  const CheckpointInfo info = inspect_folder(job.resume);
-  if (info.state != CheckpointState::usable)
-    fail(ErrorKind::checkpoint, fmt::format("--resume {}: {}", job.resume, info.reason));
-  return {a.skip_batches, checked_mul(a.skip_batches, job.recipe.runtime.global_batch_size.value()),
-          info.manifest_sha256, info.step};
-}
-
-// A run remembers what it started from: as long as it has no checkpoint, going on with it means starting from there
-// again.
-InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier_run) {
-  if (!earlier_run)
-    return a.init_from.empty() ? InitFrom{} : choose_initial_weights(a.init_from, a.allow_intermediate, model);
-  const InitFrom& earlier = earlier_run->init_from;
-  if (a.init_from.empty()) return earlier;
-  if (earlier.folder.empty())
-    fail(ErrorKind::usage, fmt::format("--init-from {}: the run in {} did not start from other weights, and continues "
-                                       "with its own; choose another --run-dir to start a new run",
-                                       a.init_from, a.run_dir));
-  const std::string asked = std::filesystem::absolute(a.init_from).lexically_normal().string();
-  if (asked == earlier.asked || asked == earlier.folder) return earlier;  // it need not be there any more
-  const InitFrom now = choose_initial_weights(a.init_from, a.allow_intermediate, model);
-  if (now.manifest_sha256 != earlier.manifest_sha256)
-    fail(ErrorKind::usage, fmt::format("--init-from {} is another checkpoint than the one that the run in {} started "
-                                       "from, {}; choose another --run-dir to start a new run",
-                                       a.init_from, a.run_dir, earlier.folder));
-  return earlier;
 }
 
 void launch(const LaunchArguments& arguments) {
@@ -218,15 +124,14 @@ void launch(const LaunchArguments& arguments) {
     plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
   plan.job.allow_intermediate = arguments.allow_intermediate;
   const std::optional<Job> earlier = earlier_job(arguments);
-  plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier);
-  remember_resume(plan, arguments, earlier, warnings);
+  plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier, warnings);
+  remember_resume(plan.job, arguments, earlier, warnings);
   warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
 
   const std::filesystem::path worker =
       arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
   print_warnings(warnings);
-  const std::string& from = is_path(arguments.request.resume) ? arguments.request.resume : plan.job.resume;
-  check_resume(from, [&from] { return what_is_there_instead(from); });
+  check_resumed_path(arguments, plan.job);
   plan.job.skip = skipped_batches(arguments, plan.job, earlier);
   const Plan numbers = make_plan(
       recipe, {.topology = &topology, .ranks = plan.job.world_size, .oversubscribe = arguments.request.oversubscribe});
@@ -244,7 +149,7 @@ void launch(const LaunchArguments& arguments) {
   if (directory.continues)
     for (const std::string& change : recipe_changes(paths, plan.job.recipe))
       print_warnings({"the run continues with another recipe: " + change});
-  const std::string earlier_recipe = directory.continues ? earlier_recipe_text(paths) : std::string();
+  const EarlierRunFiles before(paths);
   write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
   print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));
   const JobOutcome outcome =
@@ -259,9 +164,8 @@ void launch(const LaunchArguments& arguments) {
                        std::fflush(stdout);
                      },
                  .diagnostic = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }});
-  // A checkpoint that refused this recipe still belongs to the earlier one.
-  if (outcome.exit_code == exit_code(ErrorKind::checkpoint) && !earlier_recipe.empty())
-    write_file_atomically(paths.recipe(), earlier_recipe);
+  // A checkpoint that refused this recipe still belongs to the earlier one, or to no run here at all.
+  if (outcome.exit_code == exit_code(ErrorKind::checkpoint) && outcome.steps_made == 0) before.put_back();
   if (outcome.exit_code != 0) throw ExitWith{outcome.exit_code};
 }
 
@@ -281,9 +185,10 @@ void add_launch_command(CLI::App& app) {
   cmd->add_option("--run-dir", a->run_dir,
                   "Run directory; an earlier run in it is continued. "
                   "Default: runs/NAME/TIME");
-  cmd->add_option("--resume", a->request.resume,
-                  "auto (the newest usable checkpoint of the run directory), never, or a "
-                  "checkpoint folder")
+  cmd->add_option(
+         "--resume", a->request.resume,
+         "auto (the newest usable checkpoint of the run directory), never, or a checkpoint folder: of the run, or "
+         "from elsewhere while the run has no usable one")
       ->capture_default_str();
   cmd->add_option("--init-from", a->init_from,
                   "Start at step 0 from the weights of a checkpoint: of a run, or imported. A run that has checkpoints "

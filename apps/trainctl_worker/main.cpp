@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "comm/backends.h"
@@ -35,6 +36,14 @@ void die_with_parent() {
   }
 }
 
+// Held as long as this process lives, so that no later launch starts ranks beside it.
+FileLock share_run(const Job& job) {
+  FileLock lock;
+  if (!lock.try_share(RunPaths{job.run_dir}.ranks_lock(), fmt::format("pid {} on {}", getpid(), host_name())))
+    fail(ErrorKind::environment, fmt::format("another launch is starting ranks in {}", job.run_dir));
+  return lock;
+}
+
 CollectivesOptions options_of(const Job& job) {
   return {.message_chunk_bytes = job.recipe.parallelism.message_chunk_bytes};
 }
@@ -48,6 +57,7 @@ int run_mpi(const Job& job) {
          fmt::format("this process is rank {} of {}, but the plan has {}; start the worker through `trainctl "
                      "launch`, and under srun name the PMI of this MPI (--mpi=pmix)",
                      rank, collectives->size(), counted(job.world_size, "rank")));
+  const FileLock lock = share_run(job);
   const Logger log = make_file_logger(RunPaths{job.run_dir}.rank_log(rank), rank);
   const TrainEnd end = train_rank(
       {.job = job, .collectives = std::move(collectives), .log = log, .abort = [](int code, const std::string&) {
@@ -57,6 +67,7 @@ int run_mpi(const Job& job) {
 }
 
 int run_threads(const Job& job) {
+  const FileLock lock = share_run(job);
   const auto hub = make_threads_hub(static_cast<int>(job.world_size));
   std::atomic<int> code{0};
   const auto abort = [&hub, &code](int rank_code, const std::string& reason) {

@@ -40,8 +40,12 @@ class FileLock {
   FileLock& operator=(FileLock&& other) noexcept;
   // True when taken. False: another process holds it; `holder` then has its note ("pid 123 on host, since ...").
   bool try_acquire(const std::filesystem::path& path, std::string_view note, std::string* holder);
+  // The same for a lock that any number of processes may share, while none can acquire it. The note is the newest's.
+  bool try_share(const std::filesystem::path& path, std::string_view note);
 
  private:
+  bool take(const std::filesystem::path& path, int mode, std::string_view note, std::string* holder);
+
   int fd_ = -1;
 };
 

@@ -25,7 +25,15 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 }
 
 bool FileLock::try_acquire(const std::filesystem::path& path, std::string_view note, std::string* holder) {
-  ensure(fd_ < 0, "FileLock::try_acquire on a lock that is already held");
+  return take(path, LOCK_EX, note, holder);
+}
+
+bool FileLock::try_share(const std::filesystem::path& path, std::string_view note) {
+  return take(path, LOCK_SH, note, nullptr);
+}
+
+bool FileLock::take(const std::filesystem::path& path, int mode, std::string_view note, std::string* holder) {
+  ensure(fd_ < 0, "FileLock: this one is already held");
   const auto refuse = [&path](int code) {
     fail(ErrorKind::environment,
          fmt::format("cannot lock {}: {}", path.string(), std::generic_category().message(code)));
@@ -33,7 +41,7 @@ bool FileLock::try_acquire(const std::filesystem::path& path, std::string_view n
   // Close-on-exec: a program started by the holder does not keep the lock after the holder's death.
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) refuse(errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(fd, mode | LOCK_NB) != 0) {
     const int code = errno;
     char buffer[512];
     const ssize_t got = ::pread(fd, buffer, sizeof buffer, 0);

@@ -42,14 +42,19 @@ void make_attempt_folders(const fs::path& staging) {
            fmt::format("cannot create {}: {}", folder.string(), std::generic_category().message(errno)));
 }
 
-// A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor.
+// A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor. One
+// that cannot be removed is no reason not to save.
 void drop_superseded(const fs::path& root) {
   for (const std::string& entry : names_in(root)) {
     if (!entry.starts_with(kSupersededPrefix)) continue;
     const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
     if (step_of_folder(name) && !is_pinned(root / entry) &&
-        inspect_folder(root / name).state == CheckpointState::usable)
-      move_to_trash(root / entry);
+        inspect_folder(root / name).state == CheckpointState::usable) {
+      try {
+        move_to_trash(root / entry);
+      } catch (const Error&) {
+      }
+    }
   }
 }
 

@@ -18,6 +18,12 @@
 
 namespace trainctl {
 
+// How the recipe that a manifest records differs from this run's, in the caller's words.
+struct RecipeVerdict {
+  bool fits = true;  // false: the state is not one of this run's model, whatever its tensors look like
+  std::string differences{}, remedy{};  // "model.heads is 8 here and 4 there", "model.heads to 4"; for the message
+};
+
 struct CheckpointerOptions {
   std::filesystem::path folder;      // the run's checkpoint folder; made when it is first needed
   std::string run_id;                // the same for every rank and every resume of a run
@@ -31,6 +37,8 @@ struct CheckpointerOptions {
   int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
   int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
+  // Of each checkpoint that is about to be restored, before a tensor of it is read; the same on every rank.
+  std::function<RecipeVerdict(const Manifest&)> judge = [](const Manifest&) { return RecipeVerdict(); };
   std::function<void(SavePoint)> on_point{};  // called in the writer thread after each protocol step
   // May put something between this module and the kernel's reads and writes of data files; see IoOptions::wrap.
   std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)> wrap_io{};
@@ -92,7 +100,8 @@ class Checkpointer {
   // checkpoints or a run directory) takes that one, or the newest usable one in it.
   // Only kind training is taken; with `allow_intermediate` also a state of kind intermediate that the path names
   // exactly. Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a
-  // tensor does not fit (names, shapes and dtypes are listed). Then the catalog must not be used.
+  // tensor does not fit (names, shapes and dtypes are listed), no rank takes the tensors of a stored role (the moments
+  // of another optimizer), or the recipe is judged to be of another model. Then the catalog must not be used.
   RestoreResult restore(const StateCatalog& catalog, const std::string& from = "auto", bool allow_intermediate = false);
 
   // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps

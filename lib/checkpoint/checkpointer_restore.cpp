@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "checkpoint/checkpointer_state.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/restore.h"
@@ -125,42 +126,31 @@ std::unique_ptr<CheckpointReader> open_together(const Agreement& ranks, const st
   return reader;
 }
 
+// Collective. Tensors that no rank of this run takes would be dropped without a word: the moments of another optimizer.
+// Weights may be taken in one form alone, which fit_faults sees to.
+std::string roles_without_takers(const Manifest& manifest, const StateCatalog& catalog, const Agreement& ranks) {
+  std::map<std::string, int64_t> stored;  // role -> tensors
+  for (const TensorRecord& t : manifest.tensors)
+    if (t.role != "weight" && t.role != "master") ++stored[t.role];
+  std::string text;
+  for (const auto& [role, tensors] : stored) {
+    const bool taken =
+        std::any_of(catalog.begin(), catalog.end(), [&role](const StateEntry& e) { return e.role == role; });
+    if (ranks.sum(taken ? 1 : 0) == 0)
+      text += fmt::format("\n  {} of role {} {} in the checkpoint, and nothing takes {} here",
+                          counted(tensors, "tensor"), role, tensors == 1 ? "is" : "are", tensors == 1 ? "it" : "them");
+  }
+  return text;
+}
+
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += "\n  " + line;
   return text;
 }
 
-// How the recipe of a checkpoint differs from this run's in what shapes the state: "model.d_model is 64 here and 128
-// there" in `differences`, and in `remedy` the values to restore. Both are empty when a recipe is not recorded.
-struct RecipeDifference {
-  std::string differences, remedy;
-};
-
-RecipeDifference recipe_difference(const std::string& here_text, const std::string& there_text) {
-  using nlohmann::json;
-  const auto flat_recipe = [](const std::string& text) {
-    const json provenance = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const bool has = provenance.is_object() && provenance.contains("recipe") && provenance["recipe"].is_object();
-    return has ? provenance["recipe"].flatten() : json::object();
-  };
-  const json here = flat_recipe(here_text), there = flat_recipe(there_text);
-  RecipeDifference d;
-  for (const auto& [pointer, value] : there.items()) {
-    const bool shapes =
-        pointer.starts_with("/model/") || pointer == "/runtime/precision" || pointer == "/optimizer/kind";
-    if (!shapes || !here.contains(pointer) || here[pointer] == value) continue;
-    std::string key = pointer.substr(1);
-    std::replace(key.begin(), key.end(), '/', '.');
-    d.differences += fmt::format("{}{} is {} here and {} there", d.differences.empty() ? "" : ", ", key,
-                                 here[pointer].dump(), value.dump());
-    d.remedy += fmt::format("{}{} to {}", d.remedy.empty() ? "" : ", ", key, value.dump());
-  }
-  return d;
-}
-
 // All of a misfit, the cause first; of many tensors the first few.
-std::string describe_misfit(const std::string& folder, const std::string& tensors, const RecipeDifference& recipe) {
+std::string describe_misfit(const std::string& folder, const std::string& tensors, const RecipeVerdict& recipe) {
   constexpr int kShown = 8;
   std::string text = fmt::format("{} does not fit the model of this recipe{}{}", folder,
                                  recipe.differences.empty() ? "" : ": ", recipe.differences);
@@ -170,10 +160,11 @@ std::string describe_misfit(const std::string& folder, const std::string& tensor
   if (end != std::string::npos)
     text += fmt::format("\n  and {} more",
                         std::count(tensors.begin() + static_cast<std::ptrdiff_t>(end), tensors.end(), '\n'));
-  if (tensors.empty()) text += "\n  another rank names the tensors";
+  if (tensors.empty() && recipe.fits) text += "\n  another rank names the tensors";
   return text +
          (recipe.remedy.empty()
-              ? "\nwhat to do: restore the model section that the checkpoint was trained with, or start another "
+              ? "\nwhat to do: restore the model and optimizer sections that the checkpoint was trained with, or start "
+                "another "
                 "run with another --run-dir"
               : fmt::format("\nwhat to do: restore {}, or start another run with another --run-dir", recipe.remedy));
 }
@@ -191,16 +182,15 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
   result.rejected = candidates.rejected;
   bool fell_back = false;
   for (const std::string& folder : candidates.usable) {
-    std::string why, misfit;
+    std::string why;
     const std::unique_ptr<CheckpointReader> reader = open_together(ranks, folder, io_options(), why);
-    if (reader) misfit = fit_faults(*reader, catalog);
-    // A state of another model is no damage: an older one would not fit either, or worse, would.
-    if (!ranks.all_agree(misfit.empty()))
-      fail(ErrorKind::checkpoint,
-           describe_misfit(
-               folder, misfit,
-               reader ? recipe_difference(options_.provenance, reader->manifest().provenance) : RecipeDifference()));
-    if (ranks.all_agree(why.empty())) {
+    if (ranks.all_agree(reader != nullptr)) {
+      const RecipeVerdict verdict = options_.judge(reader->manifest());
+      const std::string misfit =
+          fit_faults(*reader, catalog) + roles_without_takers(reader->manifest(), catalog, ranks);
+      // A state of another model is no damage: an older one would not fit either, or worse, would.
+      if (!ranks.all_agree(misfit.empty() && verdict.fits))
+        fail(ErrorKind::checkpoint, describe_misfit(folder, misfit, verdict));
       try {
         restore_catalog(*reader, catalog, arena_.device(), ranks);
       } catch (const Error& e) {
@@ -240,7 +230,8 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
     fail(ErrorKind::checkpoint, fmt::format("no usable checkpoint at {}{}", from, joined(result.rejected)));
   if (candidates.committed || fell_back)
     fail(ErrorKind::checkpoint,
-         fmt::format("there are checkpoints in {}, and none can be used (--resume never starts afresh):{}",
+         fmt::format("there are checkpoints in {}, and none can be used; to start afresh, choose another run directory "
+                     "(--run-dir):{}",
                      options_.folder.string(), joined(result.rejected)));
   return result;
 }

@@ -236,11 +236,11 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
     Readback proof;
     if (job.readback) proof = read_back(job, digest);
     if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
+    if (!proof.note.empty()) return {digest, proof.note};          // nor for one that was to be proven and is not
     if (aside && !is_pinned(*aside)) move_to_trash(*aside);
     if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
     apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);
-    if (!proof.note.empty()) return {digest, proof.note};
   } catch (const std::exception& e) {
     return {digest, e.what()};
   }

@@ -73,7 +73,9 @@ std::string to_text(const Verdict& v) {
   return with_self_digest({{"schema", record_schema("trainctl-verdict")},
                            {"attempt", v.attempt},
                            {"rank", v.rank},
-                           {"status", v.ok ? "ok" : "failed"},
+                           {"status", v.ok        ? "ok"
+                                      : v.damaged ? "damaged"
+                                                  : "unread"},
                            {"reason", v.reason},
                            {"how", v.how}});
 }
@@ -108,8 +110,9 @@ Verdict verdict_from_text(std::string_view text, const std::string& source) {
   const JsonNode root = parse_checkpoint_json(text, source);
   const JsonFields fields(root, source);
   check_schema(fields, "trainctl-verdict");
-  Verdict v{fields.hex("attempt", 32), fields.integer("rank"), fields.text("status") == "ok", fields.text("reason"),
-            fields.text("how")};
+  const std::string status = fields.text("status");
+  Verdict v{fields.hex("attempt", 32), fields.integer("rank"), status == "ok",
+            status == "damaged",       fields.text("reason"),  fields.text("how")};
   check_canonical(to_text(v), text, source);
   return v;
 }

@@ -34,7 +34,8 @@ struct Verdict {
   std::string attempt;
   int64_t rank = 0;
   bool ok = false;
-  std::string reason;  // why not: names file and block
+  bool damaged = false;  // proven: a block was read, twice, and is not what was written; else it could not be read
+  std::string reason;    // why not ok: names file and block
   std::string how;
 };
 

@@ -41,9 +41,10 @@ MediaReader::MediaReader(const fs::path& path)
   if (!direct_ && errno != EINVAL && errno != EOPNOTSUPP) refuse(path, text_of(errno));
   if (!direct_) reopen_buffered();
   struct stat info {};
-  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+  const int code = ::fstat(fd_, &info) != 0 ? errno : 0;
+  if (code != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd_);
-    refuse(path, "it is not a regular file");
+    refuse(path, code != 0 ? text_of(code) : "it is not a regular file");
   }
 }
 

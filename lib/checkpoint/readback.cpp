@@ -30,7 +30,7 @@ void stop_if_cancelled(const SaveJob& job) {
 
 // This rank's files, as its receipt lists them.
 Verdict own_verdict(const SaveJob& job) {
-  Verdict verdict{job.attempt, job.rank, true, "", ""};
+  Verdict verdict{job.attempt, job.rank, true, false, "", ""};
   bool direct = true;
   try {
     const fs::path path = job.final_folder() / receipt_path(job.rank);
@@ -40,10 +40,11 @@ Verdict own_verdict(const SaveJob& job) {
       direct = direct && check.direct;
       for (const WrongBlock& w : check.wrong)
         verdict.reason += fmt::format("{}{}", verdict.reason.empty() ? "" : "; ", describe(file, w));
+      verdict.damaged = verdict.damaged || !check.wrong.empty();
     }
   } catch (const Error& e) {
     stop_if_cancelled(job);
-    verdict.reason = e.what();
+    if (!verdict.damaged) verdict.reason = e.what();  // what is proven is told alone
   }
   verdict.ok = verdict.reason.empty();
   verdict.how = way_of(direct);
@@ -75,10 +76,14 @@ Readback read_back(const SaveJob& job, const std::string& manifest_sha256) {
                          verdicts.size(), job.deadline_s));
     }
     bool direct = true;
+    std::string unread;
     for (const std::optional<Verdict>& v : verdicts) {
       direct = direct && v->how == way_of(true);
-      if (!v->ok) result.damage += fmt::format("{}rank {}: {}", result.damage.empty() ? "" : "; ", v->rank, v->reason);
+      std::string& list = v->damaged ? result.damage : unread;
+      if (!v->ok) list += fmt::format("{}rank {}: {}", list.empty() ? "" : "; ", v->rank, v->reason);
     }
+    // What could not be read is not thereby bad: the next reader tries again, and the state stays as good as unproven.
+    if (result.damage.empty() && !unread.empty()) fail(ErrorKind::environment, unread);
     if (result.damage.empty())
       mark_verified(job.final_folder(), manifest_sha256, fmt::format("read back after the save, {}", way_of(direct)));
     else

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <thread>
 
 #include "base/config_io.h"
 #include "base/error.h"
@@ -29,14 +30,31 @@ std::string lock_note() {
                      local_time(std::chrono::system_clock::now(), "%Y-%m-%d %H:%M:%S"));
 }
 
-// True for what a launcher that was killed before it wrote launch.json leaves: its lock, and what write_run_files puts
-// there first, the folders still empty.
+// Ranks outlive a killed launcher by a moment, or longer when one hangs in the kernel: two sets of them must never
+// write into one run.
+void wait_for_earlier_ranks(const RunPaths& paths, double limit_s) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(limit_s);
+  for (std::string holder;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+    FileLock none_left;
+    if (none_left.try_acquire(paths.ranks_lock(), lock_note(), &holder)) return;
+    if (Clock::now() >= end)
+      fail(ErrorKind::environment,
+           fmt::format("ranks of an earlier launch still work in {} ({} was the last of them to start); end them, then "
+                       "give the same command again",
+                       paths.root.string(), holder.empty() ? "unknown" : holder));
+  }
+}
+
+// True for what a launch leaves that was killed before it wrote launch.json, or refused before the first step: its
+// locks, logs and reports, and what write_run_files puts there, without a checkpoint.
 bool is_of_a_killed_start(const RunPaths& paths, const fs::directory_entry& entry) {
   std::error_code ignored;
   const fs::path path = entry.path();
-  if (path == paths.lock()) return true;
+  if (path == paths.lock() || path == paths.ranks_lock()) return true;
   if (!fs::exists(paths.lock(), ignored)) return false;
-  if (path == paths.logs() || path == paths.errors() || path == paths.checkpoints()) return fs::is_empty(path, ignored);
+  if (path == paths.checkpoints()) return fs::is_empty(path, ignored);
+  if (path == paths.logs() || path == paths.errors() || path == paths.events()) return true;
   for (const fs::path& file : {paths.recipe(), paths.plan(), paths.launch()})
     if (path == file || path.string().starts_with(file.string() + ".tmp.")) return true;
   return false;
@@ -78,23 +96,34 @@ void check_resume(const std::string& resume, const std::function<std::string()>&
                    resume, what_is_there ? what_is_there() + "; " : ""));
 }
 
-RunDirectory open_run_directory(const fs::path& root, const std::string& resume) {
+bool has_begun(const RunPaths& paths) {
+  std::error_code absent;
+  if (!fs::exists(paths.launch(), absent)) return false;
+  if (fs::file_size(paths.metrics(), absent) > 0 && !absent) return true;
+  const fs::directory_iterator entries(paths.checkpoints(), absent);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with("step-");
+  });
+}
+
+RunDirectory open_run_directory(const fs::path& root, const std::string& resume, double ranks_limit_s) {
   RunDirectory directory;
   directory.paths.root = fs::absolute(root).lexically_normal();
   check_resume(resume);
   std::error_code ignored;
   if (fs::exists(root, ignored) && !fs::is_directory(root, ignored))
     fail(ErrorKind::usage, fmt::format("--run-dir {} is a file; a folder is needed", root.string()));
-  directory.continues = fs::exists(directory.paths.launch());
-  if (!directory.continues) refuse_foreign_files(directory.paths);  // before anything is put there
+  if (!fs::exists(directory.paths.launch(), ignored))
+    refuse_foreign_files(directory.paths);  // before anything is put there
   make_directories(directory.paths.root);
   std::string holder;
   if (!directory.lock.try_acquire(directory.paths.lock(), lock_note(), &holder))
-    fail(ErrorKind::usage,
+    fail(ErrorKind::environment,
          fmt::format("the run directory {} is in use by another launcher ({}); wait for it, stop it, or "
                      "choose another --run-dir",
                      directory.paths.root.string(), holder.empty() ? "unknown" : holder));
-  directory.continues = fs::exists(directory.paths.launch());  // another launcher may just have let go of it
+  wait_for_earlier_ranks(directory.paths, ranks_limit_s);
+  directory.continues = has_begun(directory.paths);  // another launcher may just have let go of it
   if (directory.continues && resume == "never")
     fail(ErrorKind::usage, fmt::format("--resume never: {} already holds a run; use --resume auto to continue it, or "
                                        "another --run-dir to start again",

@@ -21,16 +21,21 @@ std::filesystem::path default_run_directory(const std::string& recipe_name, std:
 // instead.
 void check_resume(const std::string& resume, const std::function<std::string()>& what_is_there = {});
 
+// A run begins with its first step: until then a launch has only said what it would do, and another may say otherwise.
+bool has_begun(const RunPaths& paths);
+
 struct RunDirectory {
   RunPaths paths;          // absolute
-  bool continues = false;  // an earlier run is in it
+  bool continues = false;  // a run that has begun is in it
   FileLock lock;           // held until this goes away; the kernel frees it when the process dies
 };
 
-// Creates the folder where needed and takes its lock. Throws Error{usage} when another launcher holds the lock (naming
-// it), when the folder holds files that are no run (nothing is written into it then), or when it holds a run and
-// `resume` is "never"; Error{checkpoint} as check_resume; Error{environment} when it cannot be made.
-RunDirectory open_run_directory(const std::filesystem::path& root, const std::string& resume);
+// Creates the folder where needed, takes its lock and waits until no rank of an earlier launch is left, at most
+// `ranks_limit_s`. Throws Error{usage} when the folder holds files that are no run (nothing is written into it then),
+// or when it holds a run and `resume` is "never"; Error{checkpoint} as check_resume; Error{environment} when it cannot
+// be made, when another launcher holds the lock (naming it), or when such a rank remains.
+RunDirectory open_run_directory(const std::filesystem::path& root, const std::string& resume,
+                                double ranks_limit_s = 30);
 
 // Clears what an earlier attempt left to be read once (stop.request, errors/), then writes recipe.json, plan.json and,
 // last, launch.json.

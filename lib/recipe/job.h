@@ -78,9 +78,10 @@ struct RunPaths {
   std::filesystem::path logs() const { return root / "logs"; }
   std::filesystem::path errors() const { return root / "errors"; }
   std::filesystem::path stop_request() const { return root / "stop.request"; }
-  std::filesystem::path lock() const { return root / "lock"; }
-  std::filesystem::path rank_log(int64_t rank) const;    // logs/rank-00000.log
-  std::filesystem::path rank_error(int64_t rank) const;  // errors/rank-00000.json
+  std::filesystem::path lock() const { return root / "lock"; }              // of the launcher
+  std::filesystem::path ranks_lock() const { return root / "ranks.lock"; }  // shared by the processes of the ranks
+  std::filesystem::path rank_log(int64_t rank) const;                       // logs/rank-00000.log
+  std::filesystem::path rank_error(int64_t rank) const;                     // errors/rank-00000.json
 };
 
 // Words of a rank's log that the launcher looks for: an attempt begins; from here on the rank's own watchdog runs.

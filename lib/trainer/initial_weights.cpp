@@ -11,6 +11,7 @@
 #include "checkpoint/verify.h"
 #include "model/model.h"
 #include "parallel/apply_parallelism.h"
+#include "trainer/recorded_recipe.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -58,11 +59,19 @@ InitFrom choose_initial_weights(const fs::path& path, bool allow_intermediate, c
     fail(ErrorKind::checkpoint, fmt::format("--init-from {}: its kind is intermediate (the state holds infinities or "
                                             "NaNs, or its loss was none); add --allow-intermediate to start from it",
                                             folder.string()));
-  if (const std::string faults = weight_faults(reader, weights_of(model)); !faults.empty())
+  const RecordedRecipe recorded = compare_recorded_model(reader.manifest(), model);
+  const std::string faults = weight_faults(reader, weights_of(model));
+  if (!faults.empty() || !recorded.misfit.empty())
     fail(ErrorKind::checkpoint,
-         fmt::format("--init-from {}: its weights are not those of this recipe's model:{}", folder.string(), faults));
+         fmt::format("--init-from {}: its weights are not those of this recipe's model{}{}{}{}", folder.string(),
+                     recorded.misfit.empty() ? ":" : ": ", recorded.misfit, faults,
+                     recorded.remedy.empty() ? "" : "\nwhat to do: set " + recorded.remedy));
   return {fs::absolute(path).lexically_normal().string(), folder.string(), reader.info().manifest_sha256, kind,
           reader.manifest().step};
+}
+
+std::vector<std::string> initial_weight_differences(const InitFrom& from, const ModelConfig& model) {
+  return compare_recorded_model(CheckpointReader(from.folder).manifest(), model).told;
 }
 
 LoadCost load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device, const Agreement& ranks) {

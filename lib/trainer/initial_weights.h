@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "checkpoint/agreement.h"
 #include "checkpoint/load_cost.h"
@@ -16,8 +18,12 @@ namespace trainctl {
 // The checkpoint that `path` stands for: itself, or of a run directory or a folder of checkpoints the newest usable one
 // of kind training, portable or inference. `model` is resolved. Throws Error{checkpoint}: there is none; it is
 // unusable; its kind is intermediate and `allow_intermediate` is false; its weights are not exactly those of the model
-// (missing, unexpected and mis-shaped ones are listed, all of them).
+// (missing, unexpected and mis-shaped ones are listed, all of them), or the recipe that it records is of another model.
 InitFrom choose_initial_weights(const std::filesystem::path& path, bool allow_intermediate, const ModelConfig& model);
+
+// What the recipe recorded there says otherwise about the function the weights compute, and may be meant (rope,
+// norm_eps): "model.rope.theta is 500000 here and 10000 there". Throws as choose_initial_weights.
+std::vector<std::string> initial_weight_differences(const InitFrom& from, const ModelConfig& model);
 
 // Fills this rank's master weights with its boxes of the stored ones, whatever layout wrote them, and the compute
 // weights from them: from the f32 master where one is stored, else from the weights. Every block is verified.

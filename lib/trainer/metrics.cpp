@@ -9,21 +9,61 @@
 namespace trainctl {
 namespace {
 
+nlohmann::json parsed(const std::string& line) {
+  return nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+}
+
 // The step of a metrics line; -1 for a line that is none.
-int64_t step_of(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+int64_t step_of(const nlohmann::json& json) {
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return -1;
   return json["step"].get<int64_t>();
 }
 
+constexpr size_t kShownGaps = 4;
+
+std::string span(int64_t first, int64_t last) {
+  return first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
+}
+
 }  // namespace
+
+std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss) {
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return {};
+  std::istringstream lines(read_file(path));
+  int64_t seen = -1;
+  size_t gaps = 0;
+  std::string missing, other;
+  const auto miss = [&](int64_t first, int64_t last) {
+    if (++gaps <= kShownGaps) missing += (missing.empty() ? "" : ", ") + span(first, last);
+  };
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = parsed(line);
+    const int64_t step = step_of(json);
+    if (step < 0 || step > last_step || !json.contains("loss")) continue;
+    if (seen >= 0 && step > seen + 1) miss(seen + 1, step - 1);
+    seen = step;
+    const auto& loss = json["loss"];
+    if (step == last_step && loss.is_number() && loss.get<double>() != last_loss)
+      other = fmt::format(
+          "{} has the loss {} for step {}, and the checkpoint {}: its lines are of another branch of the run",
+          path.string(), loss.dump(), step, last_loss);
+  }
+  if (seen >= 0 && seen < last_step) miss(seen + 1, last_step);
+  std::vector<std::string> remarks;
+  if (gaps > 0)
+    remarks.push_back(fmt::format("{} has no line of {}{}", path.string(), missing,
+                                  gaps > kShownGaps ? fmt::format(" and {} more gaps", gaps - kShownGaps) : ""));
+  if (!other.empty()) remarks.push_back(other);
+  return remarks;
+}
 
 void keep_steps(const std::filesystem::path& path, int64_t last_step) {
   std::string kept;
   if (std::filesystem::exists(path)) {
     std::istringstream lines(read_file(path));
     for (std::string line; std::getline(lines, line);) {
-      const int64_t step = step_of(line);
+      const int64_t step = step_of(parsed(line));
       if (step >= 0 && step <= last_step) kept += line + "\n";
     }
   }

@@ -3,7 +3,8 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "runtime/runtime.h"
@@ -13,6 +14,11 @@ namespace trainctl {
 // Keeps the lines of a JSON-lines file whose "step" is at most `last_step`, and drops later ones and half lines. The
 // file is replaced as a whole, so a crash here loses nothing. No file gives an empty one.
 void keep_steps(const std::filesystem::path& path, int64_t last_step);
+
+// What is wrong with the file for a run that goes on after `last_step`, whose checkpoint records `last_loss`: steps
+// that are missing after the first one there (the file was cut back for a branch that was left since, or by hand), or
+// another loss of that step (its lines are of another branch). One sentence each; none for an empty or absent file.
+std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss);
 
 class MetricsFile {
  public:

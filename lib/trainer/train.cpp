@@ -23,6 +23,7 @@
 #include "trainer/placement_check.h"
 #include "trainer/rank_agreement.h"
 #include "trainer/rank_report.h"
+#include "trainer/recorded_recipe.h"
 #include "trainer/sampler_source.h"
 
 namespace trainctl {
@@ -149,6 +150,10 @@ class RankRun {
     describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);
     o.agreement = agreement();
+    o.judge = [this](const Manifest& manifest) {
+      told_ = compare_recorded_model(manifest, recipe_.model).told;
+      return judge_recorded_recipe(manifest, recipe_);
+    };
     return o;
   }
 
@@ -188,6 +193,11 @@ class RankRun {
                        " is beyond that step and marked unusable (superseded); to take it back: trainctl "
                        "checkpoint mark usable");
     tell("note", fmt::format("continues after step {} from {}", found.step, found.folder.string()));
+    for (const std::string& difference : told_)
+      tell("warning", difference + ": the weights now compute another function");
+    if (first())
+      for (const std::string& remark : metrics_remarks(paths_.metrics(), found.step, found.scalars.last_loss))
+        tell("warning", remark);
     for (const DataRemark& remark : remarks) tell(remark.warning ? "warning" : "note", remark.text);
     log_loaded(found.cost);
     return found.step;
@@ -372,6 +382,7 @@ class RankRun {
   bool last_save_failed_ = false;
   int64_t failed_saves_ = 0;  // in a row
   std::string save_failure_;
+  std::vector<std::string> told_;  // by the checkpoint that is restored: its model, where it may differ
 };
 
 }  // namespace

@@ -248,7 +248,7 @@ TEST_CASE("a second launcher is refused by the lock of a running one, which it n
   REQUIRE(process.wait_for_output("step 1/", 20));
   const SubprocessResult second = fixture.launch({"--ranks", "2", "--launcher", "threads"});
   INFO(second.err);
-  CHECK(second.exit_code == 2);
+  CHECK(second.exit_code == 3);
   CHECK_THAT(second.err, Contains("in use by another launcher (pid " + std::to_string(process.pid()) + " "));
 }
 

@@ -149,6 +149,21 @@ TEST_CASE("a lock is held once, names its holder, and is free again after its ho
   CHECK(after.try_acquire(f.path / "other", "parent", nullptr));
 }
 
+TEST_CASE("a shared lock has any number of holders, and none beside one that has it alone", "[base][file]") {
+  const Folder f;
+  FileLock a, b, alone;
+  REQUIRE(a.try_share(f.path / "lock", "pid 1"));
+  REQUIRE(b.try_share(f.path / "lock", "pid 2"));
+  std::string holder;
+  CHECK_FALSE(alone.try_acquire(f.path / "lock", "pid 3", &holder));
+  CHECK(holder == "pid 2");
+  a = FileLock();
+  CHECK_FALSE(alone.try_acquire(f.path / "lock", "pid 3", nullptr));
+  b = FileLock();
+  REQUIRE(alone.try_acquire(f.path / "lock", "pid 3", nullptr));
+  CHECK_FALSE(a.try_share(f.path / "lock", "pid 1"));
+}
+
 TEST_CASE("a rank's log has its number, the level and the text on every line", "[base][log]") {
   const Folder f;
   const Logger log = make_file_logger(f.path / "rank.log", 3);

@@ -185,6 +185,30 @@ TEST_CASE("damage that the read-back finds fails the save on every rank, marks i
   }
 }
 
+TEST_CASE("a file that the read-back cannot read proves nothing: no mark, no VERIFIED, and nothing older is removed",
+          "[checkpoint]") {
+  for (const int64_t broken : {0, 2}) {
+    ScratchFolder folder;
+    for (const SaveOutcome& o : save_with_readback(folder.path(), 3, 1)) REQUIRE(o.ok);
+    const fs::path checkpoint = folder.path() / "step-00000002";
+    const fs::path file = checkpoint / fmt::format("data/optim-r{:05}.safetensors", broken);
+    const auto outcomes = save_with_readback(folder.path(), 3, 2, [&] {
+      fs::rename(file, folder.path() / "elsewhere");
+      fs::create_symlink(folder.path() / "elsewhere", file);  // refused at open, as a failing disk would be
+    });
+    for (const SaveOutcome& o : outcomes) CHECK(o.ok);
+    CHECK(outcomes[0].reason.find("not verified: ") != std::string::npos);
+    CHECK(outcomes[0].reason.find(fmt::format("rank {}: ", broken)) != std::string::npos);
+    fs::rename(folder.path() / "elsewhere", file);
+    const CheckpointInfo info = inspect_folder(checkpoint);
+    CHECK(info.state == CheckpointState::usable);
+    CHECK_FALSE(info.verified);
+    CHECK(inspect_folder(folder.path() / "step-00000001").verified);
+    for (const SaveOutcome& o : save_with_readback(folder.path(), 3, 3)) CHECK(o.ok);
+    CHECK_FALSE(fs::exists(folder.path() / "step-00000001"));
+  }
+}
+
 TEST_CASE("a pin holds in any form until it is taken away, and travels with a copy", "[checkpoint]") {
   ScratchFolder folder, other;
   save_once(folder.path(), 1, 1, 1);

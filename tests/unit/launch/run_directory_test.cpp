@@ -2,6 +2,7 @@
 #include "launch/run_directory.h"
 
 #include <regex>
+#include <thread>
 
 #include "base/error.h"
 #include "support/catch.h"
@@ -63,6 +64,8 @@ TEST_CASE("an earlier run is continued, or refused when a new one is wanted", "[
     CHECK_FALSE(fresh.continues);
     write_run_files(fresh.paths, small_job(root), "{}\n");
   }
+  CHECK_FALSE(open_run_directory(root, "never").continues);  // no step was made: nothing to continue
+  folder.file("a/b/metrics.jsonl", "{\"step\":1,\"loss\":2.0}\n");
   CHECK(open_run_directory(root, "auto").continues);
   CHECK_THROWS_WITH(open_run_directory(root, "never"), Contains("already holds a run"));
   CHECK_THROWS_WITH(open_run_directory(root, (folder.path() / "step-9").string()), Contains("step-9"));
@@ -87,6 +90,19 @@ TEST_CASE("a launcher killed before it wrote launch.json leaves a folder that st
   CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("checkpoints") && Contains("no run directory"));
 }
 
+TEST_CASE("what a refused launch leaves is no run, and no reason to refuse the next one", "[launch]") {
+  const TemporaryFolder folder;
+  const RunPaths paths{folder.path()};
+  write_run_files(open_run_directory(folder.path(), "auto").paths, small_job(folder.path()), "{}\n");
+  folder.file("logs/rank-00000.log", "x");
+  folder.file("errors/rank-00000.json", "x");
+  folder.file("events.jsonl", "x");
+  for (const auto& file : {paths.launch(), paths.recipe(), paths.plan()}) std::filesystem::remove(file);
+  CHECK_FALSE(open_run_directory(folder.path(), "never").continues);
+  std::filesystem::create_directory(paths.checkpoints() / "step-00000001");
+  CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto"), Contains("no run directory"));
+}
+
 TEST_CASE("a run directory is locked while it is open", "[launch]") {
   const TemporaryFolder folder;
   {
@@ -94,6 +110,20 @@ TEST_CASE("a run directory is locked while it is open", "[launch]") {
     CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto"), Contains("in use by another launcher (pid "));
   }
   CHECK_NOTHROW(open_run_directory(folder.path(), "auto"));
+}
+
+TEST_CASE("no launch begins beside ranks of an earlier one", "[launch]") {
+  const TemporaryFolder folder;
+  FileLock rank;
+  REQUIRE(rank.try_share(RunPaths{folder.path()}.ranks_lock(), "pid 77 on b"));
+  folder.file("lock", "");
+  CHECK_THROWS_WITH(open_run_directory(folder.path(), "auto", 0.05), Contains("pid 77 on b") && Contains("end them"));
+  std::thread ends([&rank] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    rank = FileLock();
+  });
+  CHECK_NOTHROW(open_run_directory(folder.path(), "auto"));
+  ends.join();
 }
 
 TEST_CASE("what an earlier attempt left to be read once is cleared", "[launch]") {

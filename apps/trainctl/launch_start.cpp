@@ -1,0 +1,140 @@
+// apps/trainctl/launch_start.cpp -- see the header.
+#include "launch_start.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "checkpoint/scan.h"
+#include "trainer/initial_weights.h"
+
+namespace trainctl {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_path(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+}  // namespace
+
+void check_start(const LaunchArguments& a) {
+  const bool resume_path = is_path(a.request.resume);
+  if (!a.init_from.empty() && resume_path)
+    fail(ErrorKind::usage,
+         fmt::format("--init-from {} and --resume {} contradict each other: the first starts at step 0 "
+                     "from weights alone, the second goes on with a whole state; leave one out",
+                     a.init_from, a.request.resume));
+  if (a.allow_intermediate && a.init_from.empty() && !resume_path)
+    fail(ErrorKind::usage,
+         "--allow-intermediate says that one named state may be used although it holds infinities or "
+         "NaNs; it goes with --init-from or --resume PATH");
+  std::error_code ignored;
+  const bool absent = resume_path && !fs::exists(a.request.resume, ignored);  // that is told elsewhere
+  if (a.skip_batches > 0 && !absent && (!resume_path || !is_checkpoint_folder(a.request.resume)))
+    fail(
+        ErrorKind::usage,
+        fmt::format("--skip-batches {}: batches are skipped after one checkpoint, so that the same command given twice "
+                    "does not skip twice; name it: --resume RUN_DIR/checkpoints/step-00000100 (--resume is {})",
+                    a.skip_batches, a.request.resume));
+}
+
+std::optional<Job> earlier_job(const LaunchArguments& a) {
+  const RunPaths paths{a.run_dir};
+  if (a.run_dir.empty() || !fs::exists(paths.launch())) return std::nullopt;
+  try {
+    return load_job(paths.launch());
+  } catch (const Error&) {
+    return Job{};
+  }
+}
+
+void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,
+                     std::vector<std::string>& warnings) {
+  if (a.request.resume != "auto" || !a.init_from.empty() || !earlier || !is_path(earlier->resume)) return;
+  const auto outside = fs::path(earlier->resume).lexically_relative(fs::absolute(a.run_dir));
+  if (!outside.string().starts_with("..")) return;
+  for (const CheckpointInfo& info : scan_checkpoints(RunPaths{a.run_dir}.checkpoints(), Look::glance))
+    if (info.state != CheckpointState::incomplete) return;
+  job.resume = earlier->resume;
+  job.allow_intermediate = earlier->allow_intermediate;
+  warnings.push_back(fmt::format("the run has no checkpoint of its own yet and goes on from {}, as it was told before",
+                                 earlier->resume));
+}
+
+SkipBatches skipped_batches(const LaunchArguments& a, const Job& job, const std::optional<Job>& earlier) {
+  if (a.skip_batches == 0) return a.request.resume == "auto" && earlier ? earlier->skip : SkipBatches{};
+  const CheckpointInfo info = inspect_folder(job.resume);
+  if (info.state != CheckpointState::usable)
+    fail(ErrorKind::checkpoint, fmt::format("--resume {}: {}", job.resume, info.reason));
+  return {a.skip_batches, checked_mul(a.skip_batches, job.recipe.runtime.global_batch_size.value()),
+          info.manifest_sha256, info.step};
+}
+
+InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier,
+                         std::vector<std::string>& warnings) {
+  const bool begun = earlier && has_begun(RunPaths{a.run_dir});
+  const auto chosen = [&] {
+    InitFrom from = choose_initial_weights(a.init_from, a.allow_intermediate, model);
+    for (const std::string& difference : initial_weight_differences(from, model))
+      warnings.push_back(
+          fmt::format("--init-from {}: {}: the weights now compute another function", a.init_from, difference));
+    return from;
+  };
+  if (a.init_from.empty()) return earlier ? earlier->init_from : InitFrom{};
+  if (!begun) return chosen();
+  const InitFrom& before = earlier->init_from;
+  if (before.folder.empty())
+    fail(ErrorKind::usage, fmt::format("--init-from {}: the run in {} did not start from other weights, and continues "
+                                       "with its own; choose another --run-dir to start a new run",
+                                       a.init_from, a.run_dir));
+  const std::string asked = fs::absolute(a.init_from).lexically_normal().string();
+  if (asked == before.asked || asked == before.folder) return before;  // it need not be there any more
+  if (chosen().manifest_sha256 != before.manifest_sha256)
+    fail(ErrorKind::usage, fmt::format("--init-from {} is another checkpoint than the one that the run in {} started "
+                                       "from, {}; choose another --run-dir to start a new run",
+                                       a.init_from, a.run_dir, before.folder));
+  return before;
+}
+
+void check_resumed_path(const LaunchArguments& a, const Job& job) {
+  const bool asked = is_path(a.request.resume);
+  const std::string& from = asked ? a.request.resume : job.resume;
+  if (!is_path(from)) return;
+  check_resume(from, [&] {
+    // "8", "step-8": somebody means a step of the run.
+    const bool bare = !fs::path(from).has_parent_path() && !a.run_dir.empty();
+    return what_is_there_instead(bare ? RunPaths{a.run_dir}.checkpoints() / from : fs::path(from));
+  });
+  if (!asked || a.run_dir.empty()) return;
+  const fs::path own = RunPaths{a.run_dir}.checkpoints();
+  std::error_code absent;
+  if (fs::equivalent(checkpoint_root_of(from), own, absent)) return;
+  for (const CheckpointInfo& info : scan_checkpoints(own, Look::glance))
+    if (info.state == CheckpointState::usable && info.kind == "training")
+      fail(ErrorKind::usage,
+           fmt::format(
+               "--resume {}: that is no state of the run in {}, which has its own (step {} is the newest); to go "
+               "on with those leave --resume out, to go on from the other choose another --run-dir",
+               from, a.run_dir, info.step));
+}
+
+EarlierRunFiles::EarlierRunFiles(const RunPaths& paths) : paths_(paths) {
+  if (!fs::exists(paths.launch())) return;
+  launch_ = read_file(paths.launch());
+  if (fs::exists(paths.recipe())) recipe_ = read_file(paths.recipe());
+}
+
+void EarlierRunFiles::put_back() const {
+  if (!launch_.empty()) {
+    if (!recipe_.empty()) write_file_atomically(paths_.recipe(), recipe_);
+    write_file_atomically(paths_.launch(), launch_);
+    return;
+  }
+  std::error_code ignored;
+  for (const fs::path& file : {paths_.launch(), paths_.plan(), paths_.recipe()}) fs::remove(file, ignored);
+}
+
+}  // namespace trainctl
