@@ -185,9 +185,10 @@ void add_launch_command(CLI::App& app) {
   cmd->add_option("--run-dir", a->run_dir,
                   "Run directory; an earlier run in it is continued. "
                   "Default: runs/NAME/TIME");
-  cmd->add_option("--resume", a->request.resume,
-                  "auto (the newest usable checkpoint of the run directory), never, or a "
-                  "checkpoint folder")
+  cmd->add_option(
+         "--resume", a->request.resume,
+         "auto (the newest usable checkpoint of the run directory), never, or a checkpoint folder: of the run, or "
+         "from elsewhere while the run has no usable one")
       ->capture_default_str();
   cmd->add_option("--init-from", a->init_from,
                   "Start at step 0 from the weights of a checkpoint: of a run, or imported. A run that has checkpoints "

@@ -115,7 +115,8 @@ bool unpin_checkpoint(const fs::path& folder) { return remove_marker(folder / kP
 
 bool is_pinned(const fs::path& folder) {
   std::error_code unknown;
-  return fs::exists(fs::symlink_status(folder / kPinnedName, unknown));
+  const fs::file_status status = fs::symlink_status(folder / kPinnedName, unknown);
+  return status.type() == fs::file_type::none || fs::exists(status);  // none: this process may not look
 }
 
 void mark_verified(const fs::path& folder, const std::string& manifest_sha256, const std::string& how) {

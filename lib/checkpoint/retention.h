@@ -39,7 +39,7 @@ bool remove_unusable(const std::filesystem::path& folder);
 // PINNED: retention and prune leave it alone. unpin: false when it had no pin.
 void pin_checkpoint(const std::filesystem::path& folder, const std::string& reason);
 bool unpin_checkpoint(const std::filesystem::path& folder);
-bool is_pinned(const std::filesystem::path& folder);
+bool is_pinned(const std::filesystem::path& folder);  // or may be: this process may not look
 
 // VERIFIED for the manifest of this digest.
 void mark_verified(const std::filesystem::path& folder, const std::string& manifest_sha256, const std::string& how);

@@ -60,7 +60,7 @@ std::vector<int64_t> rounded_shares(const std::vector<double>& weights, int64_t 
 
 }  // namespace
 
-Blend::Blend(const std::vector<double>& weights) {
+std::vector<int64_t> blend_shares(const std::vector<double>& weights) {
   const auto sources = static_cast<int64_t>(weights.size());
   if (sources < 1 || sources > 4096) {
     fail(ErrorKind::config, fmt::format("data.train has {} sources; 1 to 4096 can be blended", sources));
@@ -72,8 +72,12 @@ Blend::Blend(const std::vector<double>& weights) {
   }
   // The layout below costs period * sources steps: many sources get a shorter period, never under 64 places each.
   const int64_t limit = std::max(std::min(kLargestPeriod, (int64_t{1} << 28) / sources), 64 * sources);
-  shares_ = decimal_shares(weights, limit);
-  if (shares_.empty()) shares_ = rounded_shares(weights, limit);
+  std::vector<int64_t> shares = decimal_shares(weights, limit);
+  return shares.empty() ? rounded_shares(weights, limit) : shares;
+}
+
+Blend::Blend(const std::vector<double>& weights) : shares_(blend_shares(weights)) {
+  const auto sources = std::ssize(shares_);
   period_ = std::accumulate(shares_.begin(), shares_.end(), int64_t{0});
   if (sources == 1) return;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -41,6 +42,55 @@ std::string label(size_t index, const OrderSource& source) {
 
 std::string size_of_source(const OrderSource& source) {
   return fmt::format("{}, {}", counted(source.documents, "document"), counted(source.tokens, "token"));
+}
+
+// Of the source's path however it is written: absolute, without the extension of one of its two files.
+std::string place_of(const OrderSource& source) {
+  std::error_code ignored;
+  const std::filesystem::path given = source.path;
+  std::filesystem::path path = std::filesystem::absolute(given, ignored);
+  if (ignored) path = given;
+  path = path.lexically_normal();
+  if (path.extension() == ".bin" || path.extension() == ".idx") path.replace_extension();
+  return path.string();
+}
+
+// The sources of `now` and of `then` that are one to a reader: known by content, or with other content under the same
+// path, in the order of the list.
+struct Match {
+  size_t now = 0, then = 0;
+  bool same_content = true;
+};
+std::vector<Match> matches(const DataOrder& then, const DataOrder& now, const std::vector<int64_t>& known) {
+  std::set<size_t> kept;
+  for (const int64_t place : known)
+    if (place >= 0 && place < std::ssize(then.sources)) kept.insert(static_cast<size_t>(place));
+  std::map<std::string, std::vector<size_t>> left;  // of the others, by path, in the order in which they are taken
+  for (size_t j = then.sources.size(); j-- > 0;)
+    if (kept.count(j) == 0) left[place_of(then.sources[j])].push_back(j);
+  std::vector<Match> all;
+  for (size_t k = 0; k < known.size(); ++k) {
+    if (known[k] >= 0 && known[k] < std::ssize(then.sources)) {
+      all.push_back({k, static_cast<size_t>(known[k]), true});
+    } else if (std::vector<size_t>& same = left[place_of(now.sources[k])]; !same.empty()) {
+      all.push_back({k, same.back(), false});
+      same.pop_back();
+    }
+  }
+  return all;
+}
+
+// `back`: the source that had the content of `is` before it was taken out; null: none.
+std::string content_change(size_t index, const OrderSource& was, const OrderSource& is, const OrderSource* back) {
+  const std::string text = label(index, is) + " has other content";
+  const std::string why = back ? fmt::format("; that content is back, after {} that it gave before it was taken out",
+                                             counted(back->given, "sample"))
+                               : "; it counts as a new source";
+  if (size_of_source(was) == size_of_source(is))
+    return fmt::format("{} of the same size ({}): digest {} -> {}{}", text, size_of_source(is), was.digest, is.digest,
+                       why);
+  return fmt::format("{}: {}, digest {} -> {}, digest {}{}", text, size_of_source(was), was.digest, size_of_source(is),
+                     is.digest, why);
 }
 
 bool is_new(const DataOrder& order) {
@@ -129,45 +179,54 @@ DataChanges data_changes(const DataOrder& then, const DataOrder& now) {
   numbers("data.validation_fraction", then.validation_fraction, now.validation_fraction);
 
   const std::vector<int64_t> known = known_as(then, now);
-  const auto sources_then = std::ssize(then.sources);
-  std::set<int64_t> kept;
-  bool in_order = true;
-  int64_t last = -1;
-  for (const int64_t place : known) {
-    if (place < 0 || place >= sources_then) continue;
-    in_order = in_order && place > last;
-    last = place;
-    kept.insert(place);
+  const std::vector<Match> both = matches(then, now, known);
+  const bool in_order = std::is_sorted(both.begin(), both.end(), [](auto& a, auto& b) { return a.then < b.then; });
+  std::vector<double> weights_then, weights_now;
+  for (const Match& m : both) {
+    weights_then.push_back(then.sources[m.then].weight);
+    weights_now.push_back(now.sources[m.now].weight);
+  }
+  const bool same_weights = both.empty() || blend_shares(weights_then) == blend_shares(weights_now);
+  const auto back = [&](size_t k) {  // where the source stood that comes again; null: it is none of those
+    const int64_t place = known[k] - std::ssize(then.sources);
+    return place >= 0 ? &then.gone[static_cast<size_t>(place)] : nullptr;
+  };
+  std::set<size_t> told_now, told_then;
+  for (const Match& m : both) {
+    const OrderSource &was = then.sources[m.then], &is = now.sources[m.now];
+    told_now.insert(m.now);
+    told_then.insert(m.then);
+    if (!m.same_content) changes.lines.push_back(content_change(m.now, was, is, back(m.now)));
+    if (!in_order && m.then != m.now)
+      changes.lines.push_back(fmt::format("{} was data.train[{}]", label(m.now, is), m.then));
+    if (!same_weights && was.weight != is.weight)
+      changes.lines.push_back(
+          fmt::format("data.train[{}].weight ({}): {} -> {}", m.now, in_quotes(is.path), was.weight, is.weight));
   }
   for (size_t k = 0; k < known.size(); ++k) {
+    if (told_now.count(k) > 0) continue;
     const OrderSource& source = now.sources[k];
-    const int64_t place = known[k];
-    if (place >= sources_then) {
-      changes.lines.push_back(
-          fmt::format("{} is back, after {} that it gave before it was taken out", label(k, source),
-                      counted(then.gone[static_cast<size_t>(place - sources_then)].given, "sample")));
-    } else if (place >= 0) {
-      const OrderSource& before = then.sources[static_cast<size_t>(place)];
-      if (!in_order && place != static_cast<int64_t>(k))
-        changes.lines.push_back(fmt::format("{} was data.train[{}]", label(k, source), place));
-      if (before.weight != source.weight)
-        changes.lines.push_back(fmt::format("data.train[{}].weight ({}): {} -> {}", k, in_quotes(source.path),
-                                            before.weight, source.weight));
-    } else if (k < then.sources.size() && then.sources[k].path == source.path) {
-      changes.lines.push_back(fmt::format("{} has other content, {} -> {}, and counts as a new source",
-                                          label(k, source), size_of_source(then.sources[k]), size_of_source(source)));
-    } else {
+    if (const OrderSource* before = back(k))
+      changes.lines.push_back(fmt::format("{} is back, after {} that it gave before it was taken out", label(k, source),
+                                          counted(before->given, "sample")));
+    else
       changes.lines.push_back(fmt::format("{}, {}, is new", label(k, source), size_of_source(source)));
-    }
   }
-  for (size_t j = 0; j < then.sources.size(); ++j) {
-    const OrderSource& before = then.sources[j];
-    const bool told = j < now.sources.size() && known[j] < 0 && now.sources[j].path == before.path;
-    if (kept.count(static_cast<int64_t>(j)) == 0 && !told)
-      changes.lines.push_back(
-          fmt::format("{}, {}, is gone; it was data.train[{}]", in_quotes(before.path), size_of_source(before), j));
-  }
+  for (size_t j = 0; j < then.sources.size(); ++j)
+    if (told_then.count(j) == 0)
+      changes.lines.push_back(fmt::format("{}, {}, is gone; it was data.train[{}]", in_quotes(then.sources[j].path),
+                                          size_of_source(then.sources[j]), j));
   return changes;
+}
+
+DataOrder same_data(const DataOrder& then, const DataOrder& now) {
+  ensure(data_changes(then, now).lines.empty(), "these data are not the same");
+  DataOrder next = then;
+  for (size_t k = 0; k < next.sources.size(); ++k) {
+    next.sources[k].path = now.sources[k].path;
+    next.sources[k].weight = now.sources[k].weight;
+  }
+  return next;
 }
 
 DataOrder continued(const DataOrder& then, const DataOrder& now, int64_t from) {

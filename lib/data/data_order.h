@@ -47,13 +47,16 @@ std::string fingerprint_of(const DataOrder& order);
 std::vector<int64_t> given_before(const DataOrder& order, int64_t global_sample);
 
 // How the data of `now` (a new run's order) differ from those of `then`, in words with old and new values; empty: not
-// at all. `inexact`: of them the changes after which a source cannot go on behind what it has given, because its
-// samples are cut or shuffled otherwise.
+// at all. A source whose file has other content is named with its sizes and digests before and after. Weights in the
+// same proportions (blend_shares) do not differ. `inexact`: of them the changes after which a source cannot go on
+// behind what it has given, because its samples are cut or shuffled otherwise.
 struct DataChanges {
   std::vector<std::string> lines, inexact;
 };
 DataChanges data_changes(const DataOrder& then, const DataOrder& now);
 
+// `then`, with the paths and weights of `now`. Requires that data_changes(then, now) has no line.
+DataOrder same_data(const DataOrder& then, const DataOrder& now);
 // The data of `now` from global sample `from` on. Sources of `then` go on behind what they have given; the n-th of
 // several with the same content is the n-th of those in `then`, before those that are gone. The others begin at their
 // first sample. The blend begins anew. Requires data_changes(then, now).inexact to be empty.

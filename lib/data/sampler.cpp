@@ -61,13 +61,6 @@ void Sampler::make_splits() {
       if (stream.sequences_per_epoch() > 0) {
         s.blended.push_back(k);
         weights.push_back(config_.train[k].weight);
-      } else if (split == Split::train) {
-        fail(
-            ErrorKind::input,
-            fmt::format("data.train[{}] {}: its {} training documents ({} in the file, validation_fraction {}) have {} "
-                        "tokens, fewer than one sequence of {} + 1. Use a larger source or sequence_tokens <= {}",
-                        k, config_.train[k].path, stream.documents(), files_[k]->documents(),
-                        config_.validation_fraction, stream.tokens(), S, std::max<int64_t>(0, stream.tokens() - 1)));
       }
     }
     if (!weights.empty()) s.blend.emplace(weights);
@@ -110,7 +103,22 @@ int64_t Sampler::dropped_tokens_per_epoch(Split split) const {
 }
 
 std::string Sampler::why_empty(Split split) const {
-  if (samples_per_epoch(split) > 0) return {};
+  const SplitState& s = state(split);
+  if (split == Split::train) {
+    std::string faults;
+    for (size_t k = 0; k < s.streams.size(); ++k) {
+      const DocumentStream& stream = *s.streams[k];
+      if (stream.sequences_per_epoch() > 0) continue;
+      faults += fmt::format(
+          "{}data.train[{}] {}: its {} training documents ({} in the file, validation_fraction {}) have {} tokens, "
+          "fewer than one sequence of {} + 1. Use a larger source or sequence_tokens <= {}",
+          faults.empty() ? "" : "\n", k, config_.train[k].path, stream.documents(), files_[k]->documents(),
+          config_.validation_fraction, stream.tokens(), config_.sequence_tokens,
+          std::max<int64_t>(0, stream.tokens() - 1));
+    }
+    return faults;
+  }
+  if (s.blend) return {};
   if (config_.validation_fraction == 0) {
     return "data.validation_fraction is 0: no document is held back for validation; set it above 0, for example 0.01";
   }
@@ -118,6 +126,11 @@ std::string Sampler::why_empty(Split split) const {
       "data.validation_fraction {} holds back {} documents with {} tokens, and no source has one full "
       "sequence of {} + 1 among them; raise it, or prepare the text in more documents",
       config_.validation_fraction, documents(split), tokens(split), config_.sequence_tokens);
+}
+
+void Sampler::require(Split split) const {
+  const std::string why = why_empty(split);
+  if (!why.empty()) fail(ErrorKind::input, split == Split::train ? why : "the validation split has no sample: " + why);
 }
 
 SampleId Sampler::id_locked(Split split, int64_t global_sample) const {
@@ -154,7 +167,7 @@ void Sampler::fill(Split split, int64_t first_global_sample, int64_t count, cons
   ensure(first_global_sample >= lowest && count >= 0, "samples before the first of the order");
   checked_add(first_global_sample, count);
   const SplitState& s = state(split);
-  if (!s.blend) fail(ErrorKind::input, fmt::format("the {} split has no sample: {}", name(split), why_empty(split)));
+  if (s.blended.size() < (split == Split::train ? files_.size() : 1)) require(split);
   const int64_t S = config_.sequence_tokens;
   const bool want_rows = out.tokens || out.labels || out.positions || out.document_start;
   const std::lock_guard lock(mutex_);

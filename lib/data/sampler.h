@@ -47,9 +47,8 @@ struct Sample {
 class Sampler {
  public:
   // Opens every source; the order is that of a new run. vocab: ids must lie in [0, vocab). Throws Error{input} for bad
-  // files and for a source whose training documents do not fill one sequence (S + 1 tokens), with the numbers;
-  // Error{config} for bad weights. A split without a full sequence in one source leaves that source out of validation;
-  // see why_empty().
+  // files, Error{config} for bad weights. Whether the documents are enough is another question, which only the order
+  // that is followed in the end can answer: why_empty().
   Sampler(const DataConfig& config, int64_t seed, int64_t vocab);
   ~Sampler();
 
@@ -64,13 +63,16 @@ class Sampler {
   int64_t dropped_tokens_per_epoch(Split split) const;
   // The same for one source.
   int64_t samples_per_epoch(Split split, int64_t source) const;
-  // "" unless samples_per_epoch(split) is 0: then the reason with numbers, and what to change.
+  // Why the split can give no sample, with numbers, and what to change; "": it can. Training needs a full sequence
+  // (S + 1 tokens) of every source; sources without one are left out of validation, which needs one of any source.
+  // Which documents a source trains on follows from its number in the order.
   std::string why_empty(Split split) const;
+  void require(Split split) const;  // throws Error{input} with why_empty()
 
   SampleId id(Split split, int64_t global_sample) const;
   Sample sample(Split split, int64_t global_sample) const;
   // Samples [first, first + count) into out; of the training split first >= order().first_sample. Allocates only when a
-  // source enters an epoch for the first time. Throws Error{input} for an empty split or an id outside the vocabulary.
+  // source enters an epoch for the first time. Throws Error{input} as require(), and for an id outside the vocabulary.
   // May be called from several threads.
   void fill(Split split, int64_t first_global_sample, int64_t count, const BatchView& out) const;
 

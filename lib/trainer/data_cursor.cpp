@@ -71,7 +71,7 @@ DataOrder DataCursor::changed_order(const DataState& then, const std::string& fo
                                     std::vector<DataRemark>& remarks) const {
   const DataOrder& now = sampler_.order();
   const DataChanges changes = data_changes(then.order, now);
-  if (changes.lines.empty()) return then.order;
+  if (changes.lines.empty()) return same_data(then.order, now);
   const std::string& on_change = job_.recipe.data.on_change;
   if (on_change == "refuse" || (on_change == "continue" && !changes.inexact.empty()))
     refuse(folder, on_change, changes.lines,
@@ -97,11 +97,15 @@ void DataCursor::skip(const RestoreResult& found, std::vector<DataRemark>& remar
   const SkipBatches& skip = job_.skip;
   if (skip.batches == 0) return;
   if (found.manifest_sha256 == skip.manifest_sha256) {
+    if (skip.samples > kMostSamples - next_sample_)
+      fail(ErrorKind::checkpoint,
+           fmt::format("--skip-batches {} passes over {} samples after {}: more samples than a run can have ({})",
+                       skip.batches, skip.samples, next_sample_, kMostSamples));
     remarks.push_back({false, fmt::format("skips {} after step {}: samples {} to {} (--skip-batches)",
                                           counted(skip.batches, "batch", "batches"), found.step, next_sample_,
                                           next_sample_ + skip.samples - 1)});
     skipped_.push_back({found.step, next_sample_, skip.samples});
-    next_sample_ = checked_add(next_sample_, skip.samples);
+    next_sample_ += skip.samples;
     return;
   }
   for (const SkippedSamples& s : skipped_)
@@ -110,6 +114,38 @@ void DataCursor::skip(const RestoreResult& found, std::vector<DataRemark>& remar
       {true, fmt::format("--skip-batches {} was for the checkpoint of step {} and does not apply: the run goes on from "
                          "another, of step {}; give --resume and --skip-batches again to go back",
                          skip.batches, skip.step, found.step)});
+}
+
+// Of [first, next_sample_), which were samples of `then`. A source's epoch is known when it is still there as it was.
+DataRemark DataCursor::what_was_skipped(const DataOrder& then, int64_t first) const {
+  const DataOrder& now = sampler_.order();
+  const bool same_cut = data_changes(then, now).inexact.empty();
+  const std::vector<int64_t> before = given_before(then, first), after = given_before(then, next_sample_);
+  std::vector<std::string> parts, whole;
+  for (size_t j = 0; j < then.sources.size(); ++j) {
+    const int64_t count = after[j] - before[j];
+    if (count == 0) continue;
+    const std::string path = in_quotes(then.sources[j].path);
+    std::string epochs;
+    for (size_t k = 0; same_cut && k < now.sources.size(); ++k) {
+      if (now.sources[k].number != then.sources[j].number || now.sources[k].digest != then.sources[j].digest) continue;
+      const int64_t epoch = sampler_.samples_per_epoch(Split::train, static_cast<int64_t>(k));
+      epochs = fmt::format(" ({:.2f} epochs)", static_cast<double>(count) / static_cast<double>(epoch));
+      if (count >= epoch) whole.push_back(path);
+    }
+    parts.push_back(fmt::format("{} of {}{}", count, path, epochs));
+  }
+  const std::string text = "the skipped samples are " + joined(parts, ", ");
+  if (whole.empty()) return {false, text};
+  return {true,
+          fmt::format("{}: a whole epoch or more of {}, and every epoch has the same documents; is --skip-batches {} "
+                      "meant?",
+                      text, joined(whole, ", "), job_.skip.batches)};
+}
+
+void DataCursor::begin() const {
+  sampler_.require(Split::train);
+  if (job_.recipe.runtime.eval_every_steps > 0) sampler_.require(Split::validation);
 }
 
 std::vector<DataRemark> DataCursor::resume(const RestoreResult& found) {
@@ -146,6 +182,8 @@ std::vector<DataRemark> DataCursor::resume(const RestoreResult& found) {
   skipped_ = then.skipped;
   skip(found, remarks);
   sampler_.follow(changed_order(then, folder, remarks));
+  begin();
+  if (next_sample_ > s.consumed_samples) remarks.push_back(what_was_skipped(then.order, s.consumed_samples));
   if (then.samples_per_step != batch)
     remarks.push_back(
         {false, fmt::format("runtime.global_batch_size is {}, it was {}: step {} begins with sample {}; learning rates "

@@ -82,8 +82,6 @@ class RankRun {
     sampler_.emplace(recipe_.data, recipe_.runtime.seed, recipe_.model.vocab.value.value());
     source_.emplace(*sampler_);
     cursor_.emplace(job_, *sampler_);
-    if (recipe_.runtime.eval_every_steps > 0 && sampler_->samples_per_epoch(Split::validation) == 0)
-      fail(ErrorKind::input, sampler_->why_empty(Split::validation));
     engine_ = assemble(recipe_, {.device = make_cpu_device(),
                                  .kernels = kernels::cpu_kernels(),
                                  .collectives = std::move(collectives_),
@@ -161,6 +159,7 @@ class RankRun {
 
   // Of step 0: random, or those of another checkpoint; optimizer, data and schedule start anew in both cases.
   void first_weights() {
+    cursor_->begin();
     const InitFrom& from = job_.init_from;
     if (from.folder.empty()) return initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
     engine_->context->place("load initial weights");

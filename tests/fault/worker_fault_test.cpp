@@ -216,6 +216,17 @@ TEST_CASE("two quick signals, or the launcher's death, leave no real rank", "[fa
     running.process.wait();
     CHECK(all_gone(running.ranks, 10));
   }
+  SECTION("kill -9 of the launcher, and the next launch at once: no step of the dying ranks is taken for its own") {
+    RunningLaunch running(fixture, four_ranks({}));
+    running.process.signal(SIGKILL);
+    const SubprocessResult next = fixture.launch(four_ranks({"--set", "runtime.steps=20"}), "", 90);
+    INFO(next.out << next.err);
+    CHECK(next.exit_code == 0);
+    CHECK_THAT(next.out, Contains("done: 20 steps"));
+    CHECK(steps_of(fixture) == one_to(20));
+    CHECK(all_gone(running.ranks, 0.1));
+    running.process.wait();
+  }
 }
 
 TEST_CASE("with checkpoint.stop_after_failures a run ends with 3 and the cause, without it it goes on",

@@ -12,6 +12,7 @@ namespace trainctl::testing {
 namespace {
 
 constexpr int64_t kHalf = 3, kWhole = 6;
+constexpr int64_t kBallast = kBlockBytes + 4096;  // a block of rank 0 that nobody needs when loading
 
 // 1 to 8 ranks. Six heads over four tensor ranks give two of them one head; 257 and 52 divide by none of them.
 const std::vector<Layout>& layouts() {
@@ -41,12 +42,23 @@ struct Source {  // a run in one layout that was never interrupted, and its chec
   std::string content;
 };
 
+// Each block that a rank of the node needs is read from the disk once, and is handed to all the others that need it.
+void check_read_once(const NodeLoad& load) {
+  CHECK(load.needed_once > 0);
+  CHECK(load.stored - load.needed_once == kBlockBytes);
+  CHECK(load.read == load.needed_once);
+  CHECK(load.received == load.needed - load.needed_once);
+}
+
 // Looked at and saved at half time.
 RunRecord run_and_look(const Recipe& recipe, const std::filesystem::path& folder, int64_t last_step,
                        const std::filesystem::path& resume = {}) {
-  return run_tiny(
-      recipe,
-      {.folder = folder, .resume = resume, .last_step = last_step, .look_after = {kHalf}, .save_after = {kHalf}});
+  return run_tiny(recipe, {.folder = folder,
+                           .resume = resume,
+                           .last_step = last_step,
+                           .look_after = {kHalf},
+                           .save_after = {kHalf},
+                           .ballast_bytes = kBallast});
 }
 
 void check_same(const WholeState& got, const WholeState& expected) {
@@ -77,6 +89,7 @@ class Matrix {
     INFO(recipe_.name << ": " << layouts()[from].text() << " -> " << layouts()[to].text());
     const std::filesystem::path there = scratch_.path() / "there", back = scratch_.path() / "back";
     const RunRecord moved = run_and_look(b.recipe, there, kWhole, a.checkpoint);
+    check_read_once(moved.load);
     check_same(moved.states.at(kHalf), a.run.states.at(kHalf));
     REQUIRE(moved.losses.size() == kWhole - kHalf);
     for (const auto& [step, loss] : moved.losses) {
@@ -89,6 +102,7 @@ class Matrix {
           CHECK(got == Approx(expected).epsilon(tolerance_));
     }
     const RunRecord again = run_and_look(a.recipe, back, 0, moved.saved(kHalf));
+    check_read_once(again.load);
     check_same(again.states.at(kHalf), a.run.states.at(kHalf));
     CHECK(content_of(again.saved(kHalf)) == a.content);
     std::filesystem::remove_all(there);

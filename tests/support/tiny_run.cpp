@@ -10,6 +10,8 @@
 #include "base/hash.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/verify.h"
+#include "support/needed_blocks.h"
+#include "trainer/rank_agreement.h"
 #include "unit/checkpoint/fixture.h"
 
 namespace trainctl::testing {
@@ -84,11 +86,9 @@ StateEntry ballast(Arena& arena, int64_t bytes) {
 }
 
 CheckpointerOptions checkpointer_options(Engine& engine, const Recipe& recipe, const std::filesystem::path& folder) {
-  CheckpointerOptions o = options_for(folder, {.rank = engine.world->rank(), .world = engine.world->size()});
+  const std::vector<std::string> hosts(static_cast<size_t>(engine.world->size()), "one");
+  CheckpointerOptions o = options_for(folder, rank_agreement(engine, hosts));
   o.run_id = recipe.name;
-  o.agreement.broadcast_from_rank0 = [&engine](const std::string& text) { return engine.broadcast_text(text); };
-  o.agreement.all_agree = [&engine](bool yes) { return !engine.any_rank_asks(!yes); };
-  o.agreement.sum = [&engine](int64_t value) { return engine.sum_over_ranks(value); };
   return o;
 }
 
@@ -104,10 +104,33 @@ ScalarState scalars_after(const Recipe& recipe, int64_t step, double loss, doubl
   return s;
 }
 
+// Puts together what the ranks loaded.
+class LoadCounter {
+ public:
+  void add(const RestoreResult& found, const StateCatalog& catalog) {  // from any rank's thread
+    const CheckpointReader reader(found.folder);
+    const BlockSet mine = needed_blocks(reader, catalog);
+    const std::lock_guard lock(mutex_);
+    load_.read += found.cost.rank.read;
+    load_.received += found.cost.rank.received;
+    load_.needed += bytes_of_blocks(reader.manifest(), mine);
+    needed_.insert(mine.begin(), mine.end());
+    load_.needed_once = bytes_of_blocks(reader.manifest(), needed_);
+    load_.stored = found.cost.stored;
+  }
+  NodeLoad load() const { return load_; }
+
+ private:
+  std::mutex mutex_;
+  NodeLoad load_;
+  BlockSet needed_;
+};
+
 }  // namespace
 
 RunRecord run_tiny(const Recipe& recipe, const RunPlan& plan) {
   RunRecord record;
+  LoadCounter counter;
   std::map<int64_t, StateGatherer> gathered;
   for (const int64_t step : plan.look_after) gathered[step];
   const int world = mesh_of(recipe.parallelism).world_size();
@@ -135,6 +158,7 @@ RunRecord run_tiny(const Recipe& recipe, const RunPlan& plan) {
       initialise_weights(engine->model, static_cast<uint64_t>(recipe.runtime.seed));
     } else {
       const RestoreResult found = checkpointer.restore(catalog, plan.resume);
+      counter.add(found, catalog);
       done = found.step;
       report.loss = found.scalars.last_loss;
       report.grad_norm = found.scalars.last_grad_norm;
@@ -153,6 +177,7 @@ RunRecord run_tiny(const Recipe& recipe, const RunPlan& plan) {
     if (rank == 0) record.saves = std::move(saves);
     engine->world->finalize();
   });
+  record.load = counter.load();
   for (const auto& [step, gatherer] : gathered) record.states[step] = gatherer.whole();
   return record;
 }

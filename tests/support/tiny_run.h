@@ -48,10 +48,19 @@ struct RunPlan {
   int64_t ballast_bytes = 0;
 };
 
+// What resuming moved, in bytes of whole blocks; the ranks are those of one node.
+struct NodeLoad {
+  int64_t read = 0, received = 0;  // by all ranks: from the disk, from each other
+  int64_t needed = 0;              // of the blocks that a rank needs, summed over the ranks
+  int64_t needed_once = 0;         // of the blocks that any rank needs
+  int64_t stored = 0;              // of all blocks of the checkpoint
+};
+
 struct RunRecord {
-  std::map<int64_t, double> losses, norms;          // by step
-  std::map<int64_t, WholeState> states;             // by step
-  std::vector<SaveOutcome> saves;                   // rank 0's
+  std::map<int64_t, double> losses, norms;  // by step
+  std::map<int64_t, WholeState> states;     // by step
+  std::vector<SaveOutcome> saves;           // rank 0's
+  NodeLoad load;
   std::filesystem::path saved(int64_t step) const;  // the committed checkpoint of that step; throws when there is none
 };
 

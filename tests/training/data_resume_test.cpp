@@ -36,12 +36,8 @@ std::string corpus(uint32_t state, int documents) {
 class Project {
  public:
   Project() {
-    for (const auto& [name, documents] : std::map<std::string, int>{{"a", 30}, {"b", 22}, {"c", 18}}) {
-      write_file_atomically(path() / (name + ".txt"), corpus(static_cast<uint32_t>(name[0]), documents));
-      const SubprocessResult r = trainctl({"data", "prepare", name + ".txt", "--output", "data/" + name});
-      INFO(r.err);
-      REQUIRE(r.exit_code == 0);
-    }
+    for (const auto& [name, documents] : std::map<std::string, int>{{"a", 30}, {"b", 22}, {"c", 18}})
+      prepare(name, corpus(static_cast<uint32_t>(name[0]), documents));
     write_file_atomically(path() / "recipe.json", R"({
       "name": "small",
       "model": {"family": "llama", "layers": 2, "d_model": 16, "heads": 2, "kv_heads": 2, "d_ff": 32, "vocab": "tokenizer"},
@@ -57,21 +53,29 @@ class Project {
     arguments.insert(arguments.begin(), program("trainctl"));
     return run(arguments, {.environment = {}, .directory = path(), .timeout_s = 120});
   }
+  // data/NAME, also when it is there already.
+  void prepare(const std::string& name, const std::string& text) const {
+    write_file_atomically(path() / (name + ".txt"), text);
+    const SubprocessResult r = trainctl({"data", "prepare", name + ".txt", "--output", "data/" + name, "--force"});
+    INFO(r.err);
+    REQUIRE(r.exit_code == 0);
+  }
+  // With ranks that are threads, unless `more` names another launcher.
   SubprocessResult launch(const std::string& run_dir, int ranks, int64_t steps, const Words& settings = {},
                           const Words& more = {}) const {
+    const bool threads = std::find(more.begin(), more.end(), "--launcher") == more.end();
     Words arguments = {"launch",
                        "recipe.json",
                        "--ranks",
                        std::to_string(ranks),
                        "--run-dir",
                        run_dir,
-                       "--launcher",
-                       "threads",
                        "--set",
                        fmt::format("runtime.steps={}", steps),
                        "--oversubscribe",
                        "--threads-per-rank",
                        "1"};
+    if (threads) arguments.insert(arguments.end(), {"--launcher", "threads"});
     for (const std::string& s : settings) arguments.insert(arguments.end(), {"--set", s});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return trainctl(arguments);
@@ -265,6 +269,57 @@ TEST_CASE("a source named twice, and a copy, go on as themselves", "[training][d
   check_epochs(samples, lengths);
 }
 
+TEST_CASE("MPI ranks continue what one rank saved before the data changed, with the bits of ranks that are threads",
+          "[training][data][mpi]") {
+  const Project project;
+  project.train("threads", 1, 6);
+  project.copy("threads", "mpi");
+  project.prepare("b", corpus('b', 23));  // one document more
+  for (const std::string run_dir : {"threads", "mpi"}) {
+    const std::string told = project.train(run_dir, 2, 14, {kThird, "data.on_change=continue"},
+                                           {"--launcher", run_dir == "mpi" ? "mpirun" : "threads"});
+    CHECK_THAT(told, Contains("data.train[1] (\"data/b\") has other content: 22 documents") &&
+                         Contains("-> 23 documents") && !Contains("is gone") && Contains("from sample 24 on"));
+  }
+  const Samples samples = project.samples("mpi");
+  CHECK(samples == project.samples("threads"));
+  std::set<int64_t> numbers;
+  for (const auto& id : part(samples, 24, 32)) numbers.insert(id[0]);
+  CHECK(numbers == std::set<int64_t>{0, 2, 3});
+  const std::vector<json> mpi = project.lines("mpi/metrics.jsonl"), threads = project.lines("threads/metrics.jsonl");
+  REQUIRE(mpi.size() == 14);
+  for (size_t i = 0; i < mpi.size(); ++i) CHECK(mpi[i]["loss"] == threads.at(i)["loss"]);
+}
+
+TEST_CASE("what is no change is not refused: the weight of an only source, and a small source that moved in the list",
+          "[training][data]") {
+  const Project project;
+  const std::string only = R"(data.train=[{"path":"data/a"}])",
+                    heavier = R"(data.train=[{"path":"data/a","weight":3}])";
+  project.train("whole", 1, 9, {only});
+  project.train("only", 1, 4, {only});
+  project.train("only", 1, 9, {heavier});
+  CHECK(project.samples("only") == project.samples("whole"));
+
+  // One of its documents is for validation; if that is the long one, which number and seed decide, nothing is left.
+  project.prepare("small", std::string(30, 's') + "\n\nx\n\ny\n\nz\n\n");
+  const std::string first = R"(data.train=[{"path":"data/small"},{"path":"data/a"}])",
+                    second = R"(data.train=[{"path":"data/a"},{"path":"data/small"}])";
+  for (int seed = 1;; ++seed) {
+    REQUIRE(seed < 100);
+    const std::string name = fmt::format("seed{}", seed), set = fmt::format("runtime.seed={}", seed);
+    const auto works = [&](const std::string& run_dir, const std::string& train) {
+      const SubprocessResult r = project.launch(run_dir, 1, 3, {train, set});
+      if (r.exit_code != 0) REQUIRE_THAT(r.err, Contains("fewer than one sequence"));
+      return r.exit_code == 0;
+    };
+    if (!works(name, first) || works(name + "moved", second)) continue;
+    const std::string told = project.train(name, 2, 9, {second, set, "data.on_change=continue"});
+    CHECK_THAT(told, Contains("\"data/small\" (data.train[1]) goes on behind 6 samples"));
+    break;
+  }
+}
+
 TEST_CASE("another global_batch_size goes on with the next sample and is told", "[training][data]") {
   const Project project;
   project.train("whole", 1, 24);
@@ -294,7 +349,8 @@ TEST_CASE("batches skipped after a rollback are skipped once, over crashes, resu
   // Nothing is saved: for the run that is a crash before its first save.
   const Words unsaved = {"checkpoint.at_end=false"};
   const std::string told = project.train("run", 1, 10, unsaved, rollback);
-  CHECK_THAT(told, Contains("skips 3 batches after step 8: samples 32 to 43 (--skip-batches)"));
+  CHECK_THAT(told, Contains("skips 3 batches after step 8: samples 32 to 43 (--skip-batches)") &&
+                       Contains("the skipped samples are 8 of \"data/a\" (0.") && Contains("4 of \"data/b\" (0."));
   CHECK(project.samples("run", 8) == part(whole, 44, 8));
   for (const int64_t step : {int64_t{12}, int64_t{16}})
     CHECK(project.inspect(project.checkpoint("run", step))["state"] == "unusable");

@@ -21,6 +21,27 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+// Root may read everything: as long as this lives, a user who owns `root` and may not.
+class WithoutPrivilege {
+ public:
+  explicit WithoutPrivilege(const fs::path& root) {
+    if (::geteuid() != 0) return;
+    REQUIRE(::chown(root.c_str(), 65534, 65534) == 0);
+    for (const auto& entry : fs::recursive_directory_iterator(root))
+      REQUIRE(::chown(entry.path().c_str(), 65534, 65534) == 0);
+    root_ = ::seteuid(65534) == 0;
+    REQUIRE(root_);
+  }
+  ~WithoutPrivilege() {
+    if (root_ && ::seteuid(0) != 0) std::abort();
+  }
+  WithoutPrivilege(const WithoutPrivilege&) = delete;
+  WithoutPrivilege& operator=(const WithoutPrivilege&) = delete;
+
+ private:
+  bool root_ = false;
+};
+
 }  // namespace
 
 TEST_CASE("the newest k by step number stay, whatever the names sort like", "[checkpoint]") {
@@ -130,28 +151,43 @@ TEST_CASE("what may not be read is neither judged incomplete nor removed, pinned
   save_once(folder.path(), 1, 1, 1);
   pin_checkpoint(folder.path() / "step-00000001", "a paper");
   for (const int64_t step : {2, 3, 4}) save_once(folder.path(), 1, step, static_cast<uint32_t>(step));
-  const bool root = ::geteuid() == 0;
   const std::vector<fs::path> closed = {folder.path() / "step-00000001", folder.path() / "step-00000002/manifest.json",
                                         folder.path() / "step-00000003/data"};
-  if (root) {  // root may read everything
-    REQUIRE(::chown(folder.path().c_str(), 65534, 65534) == 0);
-    for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
-      REQUIRE(::chown(entry.path().c_str(), 65534, 65534) == 0);
-    REQUIRE(::seteuid(65534) == 0);
-  }
-  for (const fs::path& path : closed) fs::permissions(path, fs::perms::none);
   std::vector<std::string> reasons;
-  for (const CheckpointInfo& info : scan_checkpoints(folder.path()))
-    if (info.unreadable) reasons.push_back(info.reason);
-  const std::vector<fs::path> pruned = prune_checkpoints(folder.path(), RetentionPolicy(4), false);
-  for (const fs::path& path : closed) fs::permissions(path, fs::perms::owner_all);
-  if (root) REQUIRE(::seteuid(0) == 0);
+  std::vector<fs::path> pruned;
+  {
+    const WithoutPrivilege without(folder.path());
+    for (const fs::path& path : closed) fs::permissions(path, fs::perms::none);
+    for (const CheckpointInfo& info : scan_checkpoints(folder.path()))
+      if (info.unreadable) reasons.push_back(info.reason);
+    pruned = prune_checkpoints(folder.path(), RetentionPolicy(4), false);
+    for (const fs::path& path : closed) fs::permissions(path, fs::perms::owner_all);
+  }
   CHECK(reasons.size() == 3);
   for (const std::string& reason : reasons)
     CHECK(reason.find("cannot be read: Permission denied") != std::string::npos);
   CHECK(pruned.empty());
   for (const int64_t step : {1, 2, 3, 4})
     CHECK(inspect_folder(folder.path() / folder_name_of(step)).state == CheckpointState::usable);
+}
+
+TEST_CASE("a step that may not be read is replaced, kept aside, and keeps no later save from happening",
+          "[checkpoint]") {
+  ScratchFolder folder;
+  for (const int64_t step : {1, 2}) save_once(folder.path(), 1, step, static_cast<uint32_t>(step));
+  std::vector<std::string> aside;
+  {
+    const WithoutPrivilege without(folder.path());
+    fs::permissions(folder.path() / "step-00000002", fs::perms::none);
+    for (const int64_t step : {2, 3, 4}) save_once(folder.path(), 1, step, 7);
+    for (const std::string& name : names_in(folder.path()))
+      if (name.starts_with(".superseded-step-00000002-")) aside.push_back(name);
+    for (const std::string& name : aside) fs::permissions(folder.path() / name, fs::perms::owner_all);
+  }
+  REQUIRE(aside.size() == 1);
+  CHECK(fs::exists(folder.path() / aside[0] / "COMMITTED"));
+  CHECK(inspect_folder(folder.path() / "step-00000002").state == CheckpointState::usable);
+  CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
 }
 
 TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",

@@ -1,6 +1,8 @@
 // tests/unit/checkpoint/shared_blocks_fixture.cpp -- saving, loading, counting.
 #include "shared_blocks_fixture.h"
 
+#include <set>
+
 #include "checkpoint/checkpoint_reader.h"
 #include "support/catch.h"
 
@@ -37,34 +39,6 @@ void save(const fs::path& folder, const std::vector<GlobalTensor>& model, int64_
   });
 }
 
-namespace {
-
-// The blocks of row cuts and columns alike: a matrix's boxes meet all blocks between their first and last byte when
-// their gaps are smaller than a block.
-void note_blocks(const Manifest& manifest, const StateCatalog& catalog, Loaded& loaded) {
-  for (const StateEntry& e : catalog)
-    for (const TensorRecord& t : manifest.tensors)
-      for (const ChunkRecord& c : t.chunks) {
-        const std::optional<Box> common = intersect(c.box, e.box);
-        if (t.name != e.name || t.role != e.role || !common) continue;
-        const RunWalk walk(*common, c.box, e.box);
-        const int64_t element = size_of(t.dtype);
-        const int64_t begin = c.byte_offset + walk.run(0).source * element;
-        const int64_t end = c.byte_offset + (walk.run(walk.count() - 1).source + walk.length()) * element;
-        for (int64_t b = begin / kBlockBytes; b <= (end - 1) / kBlockBytes; ++b) loaded.blocks.insert({c.file, b});
-      }
-}
-
-int64_t bytes_of_blocks(const Manifest& manifest, const std::set<std::pair<std::string, int64_t>>& blocks) {
-  int64_t bytes = 0;
-  for (const FileRecord& f : manifest.files)
-    for (int64_t b = 0; b < std::ssize(f.block_xxh128); ++b)
-      if (blocks.count({f.path, b})) bytes += bytes_of({&f, b});
-  return bytes;
-}
-
-}  // namespace
-
 std::vector<Loaded> load(const fs::path& folder, const std::vector<GlobalTensor>& model, ThreadWorld& ranks,
                          int64_t world, const std::function<void(int64_t, CheckpointerOptions&)>& change) {
   std::vector<Loaded> all(static_cast<size_t>(world));
@@ -76,7 +50,7 @@ std::vector<Loaded> load(const fs::path& folder, const std::vector<GlobalTensor>
     Loaded& loaded = all[static_cast<size_t>(r)];
     loaded.result = c.restore(m.state.catalog);
     loaded.wrong = m.wrong();
-    if (loaded.result.found) note_blocks(CheckpointReader(loaded.result.folder).manifest(), m.state.catalog, loaded);
+    if (loaded.result.found) loaded.blocks = needed_blocks(CheckpointReader(loaded.result.folder), m.state.catalog);
   });
   return all;
 }
@@ -86,7 +60,7 @@ void check_counts(const std::vector<Loaded>& all, const std::vector<int>& nodes)
   LoadCost::Bytes world;
   for (const int node : std::set<int>(nodes.begin(), nodes.end())) {
     CAPTURE(node);
-    std::set<std::pair<std::string, int64_t>> needed;
+    BlockSet needed;
     int64_t read = 0;
     for (size_t r = 0; r < all.size(); ++r) {
       if (nodes[r] != node) continue;

@@ -5,12 +5,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fixture.h"
+#include "support/needed_blocks.h"
 
 namespace trainctl::testing {
 
@@ -62,8 +61,7 @@ void save(const std::filesystem::path& folder, const std::vector<GlobalTensor>& 
 struct Loaded {
   RestoreResult result;
   int64_t wrong = -1;
-  int64_t block_bytes = 0;  // of the blocks that this rank's boxes meet
-  std::set<std::pair<std::string, int64_t>> blocks;
+  BlockSet blocks;  // that this rank needs
 };
 
 // Each rank with its own part of `model`, and with options that `change` may alter. A load that throws is rethrown.

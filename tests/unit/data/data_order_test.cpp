@@ -16,6 +16,7 @@
 using namespace trainctl;
 using namespace trainctl::testing;
 using Catch::Contains;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -219,12 +220,6 @@ TEST_CASE("data that are the same under other paths are no change; every change 
                                                   "data.validation_fraction: 0.25 -> 0.5"});
   CHECK(inexact.inexact == inexact.lines);
 
-  write_counting(pool.path(1), {30, 40, 50});
-  const DataChanges content = changes(config);
-  REQUIRE(content.lines.size() == 1);
-  CHECK_THAT(content.lines[0], Contains("other content") && Contains("24 documents") &&
-                                   Contains("3 documents, 120 tokens") && Contains("new source"));
-
   Sampler without(config_of({pool.path(2)}, 8), 5, kVocab);
   DataOrder base = then;
   base.validation_fraction = 0;
@@ -232,6 +227,87 @@ TEST_CASE("data that are the same under other paths are no change; every change 
   const DataChanges back = data_changes(later, Sampler(config_of({pool.path(2), pool.path(0)}, 8), 5, kVocab).order());
   REQUIRE(back.lines.size() == 1);
   CHECK_THAT(back.lines[0], Contains("is back, after 10 samples"));
+}
+
+TEST_CASE("weights are a change only where they change which source a sample comes from", "[data][order]") {
+  const Pool pool;
+  const auto order_of = [&pool](const std::vector<double>& weights) {
+    DataConfig config = config_of({}, 8);
+    for (size_t i = 0; i < weights.size(); ++i) config.train.push_back({pool.path(i), weights[i]});
+    return Sampler(config, 5, kVocab).order();
+  };
+  const auto lines = [&](const std::vector<double>& then, const std::vector<double>& now) {
+    return data_changes(order_of(then), order_of(now)).lines;
+  };
+  CHECK(lines({1}, {0.2}).empty());
+  CHECK(lines({1, 0.5, 0.25}, {4, 2, 1}).empty());
+  CHECK(lines({1, 1}, {1, 1.5}) ==
+        std::vector<std::string>{"data.train[1].weight (\"" + pool.path(1) + "\"): 1 -> 1.5"});
+  CHECK(lines({1, 1}, {2, 3}).size() == 2);
+  // Beside another change, too: those that stay keep their proportions.
+  CHECK(lines({1, 0.5}, {2, 1, 1}).size() == 1);
+  CHECK(lines({1, 0.5}, {3}).size() == 1);
+  // The same samples come from a sampler with the other weights.
+  DataConfig config = config_of({pool.path(0), pool.path(1)}, 8);
+  config.train[1].weight = 0.5;
+  const Sampler before(config, 5, kVocab);
+  config.train[0].weight = 6;
+  config.train[1].weight = 3;
+  Sampler after(config, 5, kVocab);
+  after.follow(same_data(kept(before.order()), after.order()));
+  CHECK(ids(after, 0, 300) == ids(before, 0, 300));
+  CHECK(after.order().sources[1].weight == 3);
+}
+
+TEST_CASE("a file that grew or was edited is told once, with sizes and digests before and after, wherever it stands",
+          "[data][order]") {
+  const Pool pool;
+  const auto now_of = [](const std::vector<std::string>& paths) {
+    return Sampler(config_of(paths, 8), 5, kVocab).order();
+  };
+  const std::string a = pool.path(1), b = pool.path(2), c = pool.path(3);
+  const std::vector<int64_t> lengths(24, 20);
+  write_counting(a, lengths);
+  const DataOrder then = now_of({a, b});
+  write_counting(a, {30, 40, 50});
+  const std::string digest = now_of({a}).sources[0].digest;
+  const auto told = [&](const std::vector<std::string>& lines, const std::string& place, const std::string& path) {
+    CHECK(std::count_if(lines.begin(), lines.end(),
+                        [](const std::string& line) { return line.find("other content") != std::string::npos; }) == 1);
+    CHECK_THAT(all_of(lines), Contains(place + " (\"" + path + "\") has other content") && Contains("24 documents") &&
+                                  Contains("3 documents, 120 tokens") && Contains(then.sources[0].digest) &&
+                                  Contains(digest) && Contains("new source") && !Contains("is gone"));
+  };
+  const auto changes = [&](const std::vector<std::string>& paths) { return data_changes(then, now_of(paths)).lines; };
+  CHECK(changes({a, b}).size() == 1);
+  told(changes({a, b}), "data.train[0]", a);
+  for (const std::string& spelled : {a + ".bin", a + ".idx", fs::relative(a).string(),
+                                     (fs::path(a).parent_path() / "." / fs::path(a).filename()).string()}) {
+    INFO(spelled);
+    CHECK(changes({spelled, b}).size() == 1);
+    told(changes({spelled, b}), "data.train[0]", spelled);
+  }
+  CHECK(changes({c, a, b}).size() == 2);  // the other is new
+  told(changes({c, a, b}), "data.train[1]", a);
+  CHECK(changes({a}).size() == 2);  // the other is gone, and told so
+  CHECK_THAT(all_of(changes({b, a})), Contains("data.train[0] (\"" + b + "\") was data.train[1]"));
+  told(changes({b, a}), "data.train[1]", a);
+  // And when it is as it was before.
+  const DataOrder later = continued(then, now_of({a, b}), 30);
+  write_counting(a, lengths);
+  const std::vector<std::string> again = data_changes(later, now_of({a, b})).lines;
+  REQUIRE(again.size() == 1);
+  CHECK_THAT(again[0], Contains("3 documents, 120 tokens") && Contains("-> 24 documents") &&
+                           Contains("that content is back, after 15 samples"));
+  // One that is named twice is edited twice.
+  const DataOrder twice = now_of({b, b});
+  std::string bytes = read_bytes(b + ".bin");
+  bytes[0] = static_cast<char>(bytes[0] ^ 1);
+  write_bytes(b + ".bin", bytes);
+  const std::vector<std::string> edited = data_changes(twice, now_of({b, b})).lines;
+  REQUIRE(edited.size() == 2);
+  for (const std::string& line : edited)
+    CHECK_THAT(line, Contains("has other content of the same size") && Contains("33 documents") && Contains(" -> "));
 }
 
 TEST_CASE("a source keeps its validation documents when the list around it changes", "[data][order]") {

@@ -112,7 +112,9 @@ TEST_CASE("a source without one full sequence is refused with its numbers; an em
           "[data]") {
   const ScratchFolder folder;
   write_counting(folder / "c", {20, 12});
-  CHECK_THROWS_WITH(Sampler(config_of({(folder / "c").string()}, 32), 1, kVocab),
+  const Sampler short_one(config_of({(folder / "c").string()}, 32), 1, kVocab);
+  CHECK_THROWS_WITH(short_one.sample(Split::train, 0), Contains("fewer than one sequence"));
+  CHECK_THROWS_WITH(short_one.require(Split::train),
                     Contains("data.train[0]") && Contains("32 tokens") && Contains("32 + 1") && Contains("<= 31"));
   const Sampler exact(config_of({(folder / "c").string()}, 31), 1, kVocab);
   CHECK(exact.samples_per_epoch(Split::train) == 1);

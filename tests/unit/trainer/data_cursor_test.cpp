@@ -31,12 +31,15 @@ class Run {
     job.recipe.data = data;
     job.recipe.runtime.seed = seed;
     job.recipe.runtime.global_batch_size = batch;
+    job.recipe.runtime.eval_every_steps = eval_every_steps;
     job.skip = skip;
     Sampler sampler(data, seed, 1000);
     DataCursor cursor(job, sampler);
     remarks.clear();
     ids.clear();
-    if (found)
+    if (!found)
+      cursor.begin();
+    else
       for (const DataRemark& remark : cursor.resume(*found))
         remarks += (remark.warning ? "warning: " : "note: ") + remark.text + "\n";
     for (int64_t s = 0; s < steps; ++s) {
@@ -51,7 +54,7 @@ class Run {
   }
 
   DataConfig data;
-  int64_t seed = 3, batch = 4;
+  int64_t seed = 3, batch = 4, eval_every_steps = 0;
   SkipBatches skip;
   std::string remarks;
   std::vector<SampleId> ids;
@@ -184,6 +187,108 @@ TEST_CASE("changed data are refused, continued or begun anew as data.on_change s
   fresh.attempt({}, 5);
   CHECK(run.ids == fresh.ids);
   CHECK(run.ids != first);
+}
+
+TEST_CASE("a weight that changes nothing is no change, whatever data.on_change says", "[trainer][data]") {
+  Run run;
+  run.data = config_of({run.path("a")}, 8);
+  const RestoreResult found = saved(run.attempt({}, 5));
+  run.attempt(found, 6);
+  const std::vector<SampleId> expected = run.ids;
+  run.data.train[0].weight = 2;
+  for (const char* key : {"refuse", "continue", "restart"}) {
+    run.data.on_change = key;
+    const ScalarState state = run.attempt(found, 6);
+    CHECK(run.remarks.empty());
+    CHECK(run.ids == expected);
+    run.data.train[0].weight += 0.5;  // and from what it saves
+    run.attempt(saved(state), 1);
+    CHECK(run.remarks.empty());
+  }
+}
+
+TEST_CASE("whether a source has enough documents is judged by its own number, not by its place in the list",
+          "[trainer][data]") {
+  // One of four documents is for validation; where that is the long one, no training sequence is left.
+  Run run;
+  write_counting(run.path("small"), {30, 2, 2, 2});
+  write_counting(run.path("one"), {300});
+  run.data = config_of({run.path("small"), run.path("one")}, 8);
+  run.data.validation_fraction = 0.25;
+  const IndexedTokens small(run.path("small"));
+  const auto trains = [&](int64_t number) {
+    return DocumentStream(small,
+                          {.validation_fraction = 0.25, .seed = run.seed, .source = number, .sequence_tokens = 8})
+               .sequences_per_epoch() > 0;
+  };
+  const auto seed_where = [&](bool as_first, bool as_second) {
+    for (run.seed = 1; trains(0) != as_first || trains(1) != as_second; ++run.seed) REQUIRE(run.seed < 1000);
+  };
+  const auto swap = [&] { std::swap(run.data.train[0], run.data.train[1]); };
+
+  seed_where(true, false);
+  RestoreResult found = saved(run.attempt({}, 5));
+  swap();
+  CHECK_THROWS_WITH(run.attempt(found, 1), Contains("was data.train[") && Contains("data.on_change"));
+  run.data.on_change = "continue";
+  const RestoreResult moved = saved(run.attempt(found, 5));
+  CHECK(of_source(run.ids, 0).size() == 10);
+  run.attempt(moved, 5);
+  CHECK(of_source(run.ids, 0).size() == 10);
+  // A new run of that list, and the order begun anew, cannot be; nor can a run to which it comes with that number.
+  const std::string why = "data.train[1] " + run.path("small") + ": its 3 training documents";
+  CHECK_THROWS_WITH(run.attempt({}, 1), Contains(why));
+  run.data.on_change = "restart";
+  CHECK_THROWS_WITH(run.attempt(found, 1), Contains(why));
+  run.data.on_change = "continue";
+  run.data = config_of({run.path("one")}, 8);
+  run.data.validation_fraction = 0.25;
+  found = saved(run.attempt({}, 5));
+  run.data.on_change = "continue";
+  run.data.train.insert(run.data.train.begin(), {run.path("small"), 1});
+  CHECK_THROWS_WITH(run.attempt(found, 1), Contains("data.train[0] " + run.path("small")));
+
+  // The same with the documents for validation: they are enough where the long one is among them.
+  write_counting(run.path("small"), {30, 2, 2, 30});
+  const auto evaluates = [&](int64_t number) {
+    return DocumentStream(IndexedTokens(run.path("small")), {.split = Split::validation,
+                                                             .validation_fraction = 0.25,
+                                                             .seed = run.seed,
+                                                             .source = number,
+                                                             .sequence_tokens = 8})
+               .sequences_per_epoch() > 0;
+  };
+  for (run.seed = 1; !evaluates(0) || evaluates(1); ++run.seed) REQUIRE(run.seed < 1000);
+  run.eval_every_steps = 2;
+  run.data.train = {{run.path("small"), 1}, {run.path("one"), 1}};
+  found = saved(run.attempt({}, 5));
+  swap();
+  CHECK_THROWS_WITH(run.attempt({}, 1), Contains("holds back 1 documents"));
+  run.attempt(found, 5);
+}
+
+TEST_CASE("what --skip-batches passes over is told per source, in samples and epochs, and loudly from an epoch on",
+          "[trainer][data]") {
+  Run run;  // 54 samples of "a" in an epoch, 40 of "b"
+  const RestoreResult found = saved(run.attempt({}, 3));
+  const auto skips = [&](int64_t batches) {
+    run.skip = {.batches = batches, .samples = batches * run.batch, .manifest_sha256 = "one", .step = 3};
+    run.attempt(found, 1);
+    return run.remarks;
+  };
+  const std::string a = "of \"" + run.path("a") + "\"", b = "of \"" + run.path("b") + "\"";
+  CHECK_THAT(skips(2),
+             Contains("note: the skipped samples are 4 " + a + " (0.07 epochs), 4 " + b + " (0.10 epochs)\n") &&
+                 !Contains("warning"));
+  CHECK_THAT(skips(21), Contains("42 " + a + " (0.78 epochs)") && Contains("42 " + b + " (1.05 epochs)") &&
+                            Contains("warning: ") && Contains("--skip-batches 21"));
+  CHECK_THAT(skips(1000), Contains("2000 " + a + " (37.04 epochs)") && Contains("2000 " + b + " (50.00 epochs)"));
+  CHECK_THROWS_WITH(skips(int64_t{1} << 58),
+                    Contains("--skip-batches") && Contains("more samples than a run can have"));
+  // With other data: those of the old order, in epochs where that is known.
+  run.data.on_change = "continue";
+  run.data.train[1].path = run.path("c");
+  CHECK_THAT(skips(2), Contains("are 4 " + a + " (0.07 epochs), 4 " + b + "\n"));
 }
 
 TEST_CASE("what cannot be continued exactly is refused by name, and may begin anew", "[trainer][data]") {
