@@ -85,7 +85,7 @@ void add_accept_command(CLI::App& app) {
   cmd->add_option("--launcher", a->launcher, "As of launch")
       ->check(CLI::IsMember({"mpirun", "srun", "threads"}))
       ->capture_default_str();
-  cmd->add_option("--worker", a->worker, "As of launch");
+  cmd->add_option("--worker", a->worker, "As of launch")->check(CLI::ExistingFile);
   cmd->add_flag("--json", a->json, "Machine-readable output");
   add_override_option(*cmd, a->drill.overrides);
   add_examples(*cmd, {"trainctl accept recipes/llama_tiny_text.json --only checkpoint --ranks 4 --scaled-down",

@@ -78,9 +78,8 @@ InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, con
   const bool begun = earlier && has_begun(RunPaths{a.run_dir});
   const auto chosen = [&] {
     InitFrom from = choose_initial_weights(a.init_from, a.allow_intermediate, model);
-    for (const std::string& difference : initial_weight_differences(from, model))
-      warnings.push_back(
-          fmt::format("--init-from {}: {}: the weights now compute another function", a.init_from, difference));
+    for (const std::string& remark : initial_weight_remarks(from, model))
+      warnings.push_back(fmt::format("--init-from {}: {}", a.init_from, remark));
     return from;
   };
   if (a.init_from.empty()) return earlier ? earlier->init_from : InitFrom{};

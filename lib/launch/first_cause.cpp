@@ -56,6 +56,9 @@ std::string advice(ErrorKind kind, const Evidence& e) {
     case ErrorKind::input:
       return "what to do: correct what the message names, then run the same command again";
     case ErrorKind::checkpoint:
+      if (!e.job->init_from.folder.empty() && e.newest_checkpoint.empty())
+        return "what to do: trainctl checkpoint verify --full shows what is wrong with the weights to start from; "
+               "--init-from names others, with another --run-dir";
       return "what to do: trainctl checkpoint list shows what can be resumed; --resume PATH chooses one";
     case ErrorKind::memory:
       return "what to do: use more ranks, a smaller runtime.micro_batch_size, or runtime.recompute \"full\"";

@@ -19,6 +19,10 @@ namespace {
 
 bool holds_weights(const std::string& kind) { return kind == "training" || kind == "portable" || kind == "inference"; }
 
+std::string why_not(const CheckpointInfo& info) {
+  return info.reason.empty() ? "its kind is " + info.kind : info.reason;
+}
+
 fs::path choose_folder(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
@@ -33,8 +37,7 @@ fs::path choose_folder(const fs::path& path) {
   std::string rejected;
   for (const CheckpointInfo& info : scan_checkpoints(checkpoint_root_of(path))) {
     if (info.state == CheckpointState::usable && holds_weights(info.kind)) return info.folder;
-    rejected +=
-        fmt::format("\n  {}: {}", info.folder.string(), info.reason.empty() ? "its kind is " + info.kind : info.reason);
+    rejected += fmt::format("\n  {}: {}", info.folder.string(), why_not(info));
   }
   fail(ErrorKind::checkpoint, fmt::format("--init-from {} has no usable checkpoint{}", path.string(), rejected));
 }
@@ -70,8 +73,17 @@ InitFrom choose_initial_weights(const fs::path& path, bool allow_intermediate, c
           reader.manifest().step};
 }
 
-std::vector<std::string> initial_weight_differences(const InitFrom& from, const ModelConfig& model) {
-  return compare_recorded_model(CheckpointReader(from.folder).manifest(), model).told;
+std::vector<std::string> initial_weight_remarks(const InitFrom& from, const ModelConfig& model) {
+  std::vector<std::string> remarks;
+  if (!is_checkpoint_folder(from.asked))
+    for (const CheckpointInfo& info : scan_checkpoints(checkpoint_root_of(from.asked))) {
+      const fs::path folder = fs::absolute(info.folder).lexically_normal();
+      if (folder == from.folder) break;
+      remarks.push_back(fmt::format("passed over {} ({}): {}", folder.string(), name(info.state), why_not(info)));
+    }
+  for (const std::string& difference : compare_recorded_model(CheckpointReader(from.folder).manifest(), model).told)
+    remarks.push_back(difference + ": the weights now compute another function");
+  return remarks;
 }
 
 LoadCost load_initial_weights(const InitFrom& from, ShardedModel& model, Device& device, const Agreement& ranks) {

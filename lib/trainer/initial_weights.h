@@ -21,9 +21,10 @@ namespace trainctl {
 // (missing, unexpected and mis-shaped ones are listed, all of them), or the recipe that it records is of another model.
 InitFrom choose_initial_weights(const std::filesystem::path& path, bool allow_intermediate, const ModelConfig& model);
 
-// What the recipe recorded there says otherwise about the function the weights compute, and may be meant (rope,
-// norm_eps): "model.rope.theta is 500000 here and 10000 there". Throws as choose_initial_weights.
-std::vector<std::string> initial_weight_differences(const InitFrom& from, const ModelConfig& model);
+// What a person should know of the choice: newer checkpoints of the run that were passed over, and why; what the recipe
+// recorded there says otherwise about the function the weights compute, and may be meant (rope, norm_eps). Throws as
+// choose_initial_weights.
+std::vector<std::string> initial_weight_remarks(const InitFrom& from, const ModelConfig& model);
 
 // Fills this rank's master weights with its boxes of the stored ones, whatever layout wrote them, and the compute
 // weights from them: from the f32 master where one is stored, else from the weights. Every block is verified.

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/atomic_file.h"
+#include "base/file_error.h"
 
 namespace trainctl {
 
@@ -34,6 +35,10 @@ RankFailure failure_of(const std::exception& error, int64_t rank, const Recorder
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
     f.kind = std::string(name(known->kind()));
     if (!known->where().empty()) f.operation = known->where();
+  } else if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    const Error words = file_error(*file);
+    f.kind = std::string(name(words.kind()));
+    f.message = words.what();
   } else if (dynamic_cast<const std::bad_alloc*>(&error)) {
     f.kind = std::string(name(ErrorKind::memory));
     f.message = "out of host memory; lower micro_batch_size or the ranks on this host";

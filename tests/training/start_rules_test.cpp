@@ -113,6 +113,18 @@ TEST_CASE("a run with states of its own does not go on from another run's", "[tr
   CHECK(taken.exit_code == 0);
 }
 
+TEST_CASE("weights from a run that has newer, unusable states: those are named", "[training][start]") {
+  const Runs runs;
+  for (const int64_t count : {2, 4}) runs.train("base", steps(count));
+  REQUIRE(runs.trainctl({"checkpoint", "mark", "unusable", step_folder("base", 4), "--reason", "spike"}).exit_code ==
+          0);
+  const SubprocessResult r = runs.launch("new", steps(2, {}, {"--init-from", "base"}));
+  INFO(r.err);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains("passed over ") && Contains("step-00000004 (unusable): marked unusable") &&
+                        Contains("spike") && Contains("starts from the weights of"));
+}
+
 TEST_CASE("a first launch that is refused makes no run", "[training][start]") {
   const Runs runs;
   runs.train("base", steps(2));
