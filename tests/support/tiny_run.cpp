@@ -157,8 +157,8 @@ RunRecord run_tiny(const Recipe& recipe, const RunPlan& plan) {
     if (plan.resume.empty()) {
       initialise_weights(engine->model, static_cast<uint64_t>(recipe.runtime.seed));
     } else {
-      const RestoreResult found = checkpointer.restore(catalog, plan.resume);
-      counter.add(found, catalog);
+      const RestoreResult found = checkpointer.restore(saved, plan.resume);
+      counter.add(found, saved);
       done = found.step;
       report.loss = found.scalars.last_loss;
       report.grad_norm = found.scalars.last_grad_norm;

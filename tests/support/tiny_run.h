@@ -44,7 +44,8 @@ struct RunPlan {
   std::vector<int64_t> look_after{};  // steps after which the whole state is gathered, the resumed one included
   std::vector<int64_t> save_after{};  // steps after which it is saved; gathering comes before
   SaveReason reason = SaveReason::final;
-  // Of a tensor "ballast" that rank 0 saves besides, before all others: a lazy copy of those comes that much later.
+  // Of a tensor "ballast" that rank 0 saves and loads besides, before all others: a lazy copy of those comes that much
+  // later.
   int64_t ballast_bytes = 0;
 };
 
