@@ -77,7 +77,7 @@ bool has(const std::vector<int64_t>& steps, int64_t step) {
 StateEntry ballast(Arena& arena, int64_t bytes) {
   StateEntry e;
   e.name = "ballast";
-  e.role = "weight";
+  e.role = "buffer";
   e.shape = {bytes / 8};
   e.box = trainctl::whole(e.shape);
   e.local = Tensor(arena, e.shape, DType::f64, MemoryCategory::other);
