@@ -212,6 +212,7 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
                       static_cast<int64_t>(manifest.files.size()),
                       0};
   for (const FileRecord& f : manifest.files) committed.bytes += f.bytes;
+  const std::string closed = job.readback ? open_readback(job) : "";
   const std::optional<fs::path> aside = clear_final_name(job);
   try {
     rename_to_new_name(job.staging_folder(), job.final_folder());
@@ -234,7 +235,7 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
     job.reached(SavePoint::latest);
     drop_attempt_record(job.final_folder());
     Readback proof;
-    if (job.readback) proof = read_back(job, digest);
+    if (job.readback) proof = read_back(job, digest, closed);
     if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
     if (!proof.note.empty()) return {digest, proof.note};          // nor for one that was to be proven and is not
     if (aside && !is_pinned(*aside)) move_to_trash(*aside);

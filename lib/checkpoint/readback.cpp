@@ -2,8 +2,12 @@
 #include "checkpoint/readback.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -58,10 +62,16 @@ std::optional<Verdict> try_read(const fs::path& path) {
 
 }  // namespace
 
-Readback read_back(const SaveJob& job, const std::string& manifest_sha256) {
+std::string open_readback(const SaveJob& job) noexcept {
+  const fs::path folder = verdict_folder(job);
+  if (::mkdir(folder.c_str(), 0777) == 0) return "";
+  return fmt::format("cannot create {}: {}", folder.string(), std::generic_category().message(errno));
+}
+
+Readback read_back(const SaveJob& job, const std::string& manifest_sha256, const std::string& closed) {
   Readback result;
   try {
-    make_directories(verdict_folder(job));
+    if (!closed.empty()) fail(ErrorKind::environment, fmt::format("rank 0: {}", closed));
     std::vector<std::optional<Verdict>> verdicts(static_cast<size_t>(job.world));
     verdicts[0] = own_verdict(job);
     size_t have = 1;
@@ -91,14 +101,24 @@ Readback read_back(const SaveJob& job, const std::string& manifest_sha256) {
   } catch (const std::exception& e) {
     result.note = fmt::format("not verified: {}", e.what());
   }
-  remove_tree(verdict_folder(job));  // the other ranks' sign that the verdict is in
+  // The other ranks' sign that the verdict is in: the name goes, also where the folder cannot be removed.
+  const fs::path folder = verdict_folder(job), over = folder.string() + ".over";
+  remove_tree(::rename(folder.c_str(), over.c_str()) == 0 ? over : folder);
   return result;
 }
 
 void read_back_own(const SaveJob& job) {
-  make_directories(verdict_folder(job));
-  write_file_atomically(verdict_path(job, job.rank), to_text(own_verdict(job)));
-  for (PatientWait wait(job.deadline_s + 60); fs::exists(verdict_folder(job)); wait.sleep()) {
+  const auto collected = [&job] {
+    std::error_code ignored;
+    const fs::file_type type = fs::status(verdict_folder(job), ignored).type();
+    return type == fs::file_type::directory || type == fs::file_type::none;  // none: it could not be looked at
+  };
+  if (!collected()) return;
+  try {
+    put_small_file(verdict_path(job, job.rank), to_text(own_verdict(job)));
+  } catch (const Error&) {  // rank 0 has given up, or learns from the deadline that this verdict is missing
+  }
+  for (PatientWait wait(job.deadline_s + 60); collected(); wait.sleep()) {
     stop_if_cancelled(job);
     if (wait.expired()) break;
   }

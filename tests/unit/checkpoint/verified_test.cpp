@@ -19,9 +19,10 @@ void flip(const fs::path& file, size_t from_end) {
   put_byte(file, bytes.size() - from_end, static_cast<char>(bytes[bytes.size() - from_end] ^ 0x40));
 }
 
-// A save of `step` by `world` ranks with read-back; `spoil` runs on rank 0 between writing and the commit.
+// A save of `step` by `world` ranks with read-back; `spoil` runs on rank 0 at `when`, before the commit.
 std::vector<SaveOutcome> save_with_readback(const fs::path& folder, int64_t world, int64_t step,
-                                            const std::function<void()>& spoil = {}) {
+                                            const std::function<void()>& spoil = {},
+                                            SavePoint when = SavePoint::published) {
   std::vector<SaveOutcome> outcomes(static_cast<size_t>(world));
   ThreadWorld ranks(world);
   on_ranks(world, [&](int64_t r) {
@@ -33,8 +34,8 @@ std::vector<SaveOutcome> save_with_readback(const fs::path& folder, int64_t worl
     config.verify_after_save = "readback";
     CheckpointerOptions options = options_for(folder, ranks.agreement(r));
     if (r == 0 && spoil)
-      options.on_point = [&spoil](SavePoint point) {
-        if (point == SavePoint::published) spoil();
+      options.on_point = [&spoil, when](SavePoint point) {
+        if (point == when) spoil();
       };
     Checkpointer c = build_checkpointer(config, std::move(options), state.arena(), state.catalog);
     c.save(state.catalog, scalars_at(step), SaveReason::interval);
@@ -276,6 +277,22 @@ TEST_CASE("a file that the read-back cannot read proves nothing: no mark, no VER
     for (const SaveOutcome& o : save_with_readback(folder.path(), 3, 3)) CHECK(o.ok);
     CHECK_FALSE(fs::exists(folder.path() / "step-00000001"));
   }
+}
+
+TEST_CASE("where verdicts cannot be collected no rank waits for them, and the save is good", "[checkpoint]") {
+  ScratchFolder folder;
+  const fs::path staging = folder.path() / ".staging";
+  const auto outcomes = save_with_readback(
+      folder.path(), 3, 1,
+      [&] {
+        for (const std::string& attempt : names_in(staging))  // step-00000001.<attempt>
+          put_bytes(staging / ("readback." + attempt.substr(attempt.find('.') + 1)), "in the way");
+      },
+      SavePoint::manifest);
+  for (const SaveOutcome& o : outcomes) CHECK(o.ok);
+  CHECK(outcomes[0].reason.find("not verified: rank 0: cannot create ") != std::string::npos);
+  CHECK(inspect_folder(folder.path() / "step-00000001").state == CheckpointState::usable);
+  for (const SaveOutcome& o : save_with_readback(folder.path(), 3, 2)) CHECK(o.reason == "");  // and it is swept
 }
 
 TEST_CASE("a pin holds in any form until it is taken away, and travels with a copy", "[checkpoint]") {
