@@ -54,6 +54,8 @@ void list(const CheckpointOptions& o) {
             std::string(name(info.state)),
             marks_of(info),
             info.reason};
+    if (step_of_folder(info.folder.filename().string()) != info.step)
+      row.text += (row.text.empty() ? "" : "; ") + ("in " + info.folder.string());
     if (adoptable(info)) row.text += "; every rank's part is there: trainctl checkpoint adopt " + info.folder.string();
     if (info.pinned && !info.pin_reason.empty())
       row.text += (row.text.empty() ? "pinned: " : "; pinned: ") + info.pin_reason;

@@ -90,6 +90,13 @@ void verify(const CheckpointOptions& o) {
     else if (!report.wrong.empty() && report.info.state == CheckpointState::unusable)
       print_out("marked UNUSABLE: nothing loads it by mistake\n");
   }
+  const bool only_marked = report.info.state == CheckpointState::unusable && report.info.beneath.empty() &&
+                           report.faults.size() == 1 && (o.full || !report.info.proven_damaged);
+  if (only_marked)
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} is whole, and marked unusable; trainctl checkpoint mark usable takes the "
+                     "mark away{}",
+                     folder.string(), what_remains(o.path, folder)));
   if (!report.whole())
     fail(ErrorKind::checkpoint, fmt::format("{} is not whole: {}{}", folder.string(),
                                             counted(std::ssize(report.faults), "fault"), what_remains(o.path, folder)));
@@ -161,6 +168,10 @@ void prune(const CheckpointOptions& o) {
   if (!o.dry_run)
     over.emplace(root, "prune",
                  "prune when it has ended, or set checkpoint.keep in its recipe, which prunes meanwhile");
+  if (!o.dry_run)
+    for (const fs::path& damaged :
+         prove_what_stays(root, {o.keep, o.keep_every_steps}, progress_bar("proving what stays")))
+      print_error("warning", fmt::format("{} is damaged: marked unusable, and not counted as kept", damaged.string()));
   const std::vector<fs::path> gone = prune_checkpoints(root, {o.keep, o.keep_every_steps}, o.dry_run);
   if (o.json) {
     ordered_json folders = ordered_json::array();
@@ -239,7 +250,8 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
   one = add_checkpoint_subcommand(
       group, options, "prune",
       "Remove all but the newest usable checkpoints, and older broken ones. Pinned ones and the newest\n"
-      "verified training state stay",
+      "verified training state stay; where none of those kept is verified, the newest is first read and\n"
+      "proven",
       prune, {"trainctl checkpoint prune runs/llama_tiny_text/1 --keep 2 --dry-run"});
   add_checkpoint_path(one, options);
   one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->transform(whole_number(1));

@@ -101,11 +101,16 @@ void add_checkpoint_export_command(CLI::App& group) {
       ->transform(whole_number(0));
   cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even; gguf also: f16, q8_0")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
-  cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
-                  "hf: tensor bytes per file; more become several files with an index. Default 5 GB")
-      ->transform(whole_number(1));
+  CLI::Option* shards =
+      cmd->add_option("--max-shard-bytes", options->max_shard_bytes,
+                      "hf: tensor bytes per file; more become several files with an index. Default 5 GB")
+          ->transform(whole_number(1));
   cmd->add_flag("--json", options->json, "Machine-readable output");
-  cmd->callback([options] { options->to == "hf" ? to_hf(*options) : to_gguf(*options); });
+  cmd->callback([options, shards] {
+    if (options->to == "gguf" && shards->count() > 0)
+      fail(ErrorKind::usage, "--max-shard-bytes does not go with --to gguf, which is one file; leave it out");
+    options->to == "hf" ? to_hf(*options) : to_gguf(*options);
+  });
   add_examples(*cmd, {"trainctl checkpoint export runs/llama_tiny_text/1 --to hf --output exported",
                       "trainctl checkpoint export run/checkpoints/step-00000200 --to hf --output exported --dtype bf16",
                       "trainctl checkpoint export runs/llama_tiny_text/1 --to gguf --output model.gguf --dtype q8_0"});

@@ -46,8 +46,13 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   if (a.run_dir.empty() || !fs::exists(paths.launch())) return std::nullopt;
   try {
     return load_job(paths.launch());
-  } catch (const Error&) {
-    return Job{};
+  } catch (const Error& e) {
+    fail(
+        ErrorKind::input,
+        fmt::format("{}\nlaunch.json says what the run started from and what it passes over, so it is not gone on with "
+                    "as if it said nothing; put the file back, or go on from a checkpoint of this run in another "
+                    "--run-dir (--resume)",
+                    e.what()));
   }
 }
 

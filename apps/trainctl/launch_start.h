@@ -25,8 +25,8 @@ struct LaunchArguments {
 // Contradictions among the arguments. Throws Error{usage}.
 void check_start(const LaunchArguments& a);
 
-// launch.json of the run in the run directory; nullopt when there is none, an empty one when it is of another version:
-// then the run directory's own checks have the say.
+// launch.json of the run in the run directory; nullopt when there is none. Throws Error{input} when it cannot be read:
+// what it remembers must not be forgotten silently.
 std::optional<Job> earlier_job(const LaunchArguments& a);
 
 // The checkpoint to start from at step 0, or none. A run remembers it: as long as it has no checkpoint, going on with

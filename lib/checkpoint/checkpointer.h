@@ -106,7 +106,8 @@ class Checkpointer {
 
   // After a restore by path from an older step of the run's own folder, when the caller goes on from it: the steps
   // beyond belong to a history that the run has left. Rank 0 marks them as unusable (superseded), newest first, so that
-  // "auto" never goes back to them; nothing is deleted. Returns their folders; nothing to do elsewhere. Not collective.
+  // "auto" never goes back to them; nothing committed is deleted, and unfinished saves that could be adopted are
+  // given up. Returns their folders; nothing to do elsewhere. Not collective.
   // Throws Error{environment}: a mark could not be written.
   std::vector<std::filesystem::path> leave_later_steps();
 

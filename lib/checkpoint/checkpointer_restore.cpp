@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "checkpoint/adopt.h"
 #include "checkpoint/checkpointer_state.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/restore.h"
@@ -36,7 +37,8 @@ std::string describe(const std::vector<CheckpointInfo>& infos, bool intermediate
       why = info.kind == "intermediate"
                 ? "its kind is intermediate (the state holds infinities or NaNs); name it exactly, with "
                   "--allow-intermediate, to use it"
-                : fmt::format("its kind is {}, a run continues from kind training", info.kind);
+                : fmt::format("its kind is {}, a run continues from kind training{}", info.kind,
+                              info.kind == "portable" ? "; --init-from starts one from its weights" : "");
     }
     text += takes ? "+" + info.folder.string() : "-" + info.folder.string() + ": " + one_line(why);
     text += '\n';
@@ -68,7 +70,8 @@ std::string missing_latest(const fs::path& root, const std::vector<CheckpointInf
   if (regular_file_bytes(latest) < 0) return "";
   try {
     const Latest named = latest_from_text(read_small_file(latest, kMaxRecordBytes), latest.string());
-    if (std::any_of(infos.begin(), infos.end(), [&](const CheckpointInfo& i) { return i.step == named.step; }))
+    if (std::any_of(infos.begin(), infos.end(),
+                    [&](const CheckpointInfo& i) { return i.folder.filename() == named.folder; }))
       return "";
     return fmt::format("-{}: {} names it, and it is not there any more\n", (root / named.folder).string(), kLatestName);
   } catch (const Error&) {  // torn: it is only a hint
@@ -230,9 +233,11 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
     fail(ErrorKind::checkpoint, fmt::format("no usable checkpoint at {}{}", from, joined(result.rejected)));
   if (candidates.committed || fell_back)
     fail(ErrorKind::checkpoint,
-         fmt::format("there are checkpoints in {}, and none can be used; to start afresh, choose another run directory "
-                     "(--run-dir):{}",
-                     options_.folder.string(), joined(result.rejected)));
+         fmt::format(
+             "there are checkpoints in {}, and none can be used:{}\nwhat to do: where only a mark is in the way, "
+             "trainctl checkpoint mark usable takes it away; to start afresh, choose another run directory "
+             "(--run-dir)",
+             options_.folder.string(), joined(result.rejected)));
   return result;
 }
 
@@ -241,11 +246,13 @@ std::vector<fs::path> Checkpointer::State::leave_later_steps() {
   const int64_t from = std::exchange(rolled_back_to_, -1);
   if (from < 0 || options_.agreement.rank != 0) return left;
   for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
-    if (info.state != CheckpointState::usable || info.step <= from) continue;
+    const bool usable = info.state == CheckpointState::usable;
+    if ((!usable && info.state != CheckpointState::incomplete) || info.step <= from) continue;
     mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from),
                   std::string(kMarkedByResume), "");
-    left.push_back(info.folder);
+    if (usable) left.push_back(info.folder);
   }
+  drop_attempts_up_to(options_.folder, INT64_MAX);  // saves that an earlier process did not end are of that branch too
   return left;
 }
 

@@ -65,12 +65,17 @@ std::vector<fs::path> apply_retention(const fs::path& root, const RetentionPolic
 
 std::vector<fs::path> prune_checkpoints(const fs::path& root, const RetentionPolicy& policy, bool dry_run) {
   std::vector<fs::path> folders = surplus(root, policy, true);
-  if (!dry_run)
-    for (const fs::path& folder : folders) move_to_trash(folder);
+  if (dry_run) return folders;
+  for (const fs::path& folder : folders) move_to_trash(folder);
+  empty_trash(root);
   return folders;
 }
 
 void move_to_trash(const fs::path& folder) {
+  if (fs::is_symlink(fs::symlink_status(folder))) {  // what it points to is somebody else's
+    remove_marker(folder);
+    return;
+  }
   const fs::path root = folder.parent_path();
   std::string name = folder.filename().string();
   if (name.starts_with('.')) name.erase(0, 1);
@@ -89,7 +94,7 @@ void empty_trash(const fs::path& root) {
   for (const std::string& name : names_in(root))
     if (name.starts_with(kTrashPrefix)) {
       std::error_code ignored;
-      fs::remove(root / name / kCommittedName, ignored);
+      if (!fs::is_symlink(fs::symlink_status(root / name, ignored))) fs::remove(root / name / kCommittedName, ignored);
       remove_tree(root / name);
     }
 }

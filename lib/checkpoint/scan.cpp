@@ -43,8 +43,10 @@ std::string link_fault(const fs::path& folder, const std::string& relative) {
   for (const fs::path& part : parents) {
     at /= part;
     std::error_code code;
-    if (fs::symlink_status(at, code).type() != fs::file_type::directory)
-      return fmt::format("{} is no plain folder (links are refused)", at.string());
+    const fs::file_type type = fs::symlink_status(at, code).type();
+    if (type == fs::file_type::not_found) return fmt::format("{} is missing", at.string());
+    if (type == fs::file_type::none) return fmt::format("{} cannot be looked at: {}", at.string(), code.message());
+    if (type != fs::file_type::directory) return fmt::format("{} is no plain folder (links are refused)", at.string());
   }
   return "";
 }
@@ -209,8 +211,12 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
 
 void check_plain_file(const fs::path& folder, const std::string& relative, int64_t bytes) {
   if (const std::string fault = link_fault(folder, relative); !fault.empty()) refuse(fault);
+  std::error_code code;
+  const fs::file_type type = fs::symlink_status(folder / relative, code).type();
+  if (type == fs::file_type::not_found) refuse(fmt::format("{} is missing", relative));
+  if (type == fs::file_type::none) refuse(fmt::format("{} cannot be looked at: {}", relative, code.message()));
+  if (type != fs::file_type::regular) refuse(fmt::format("{} is no regular file (links are refused)", relative));
   const int64_t actual = regular_file_bytes(folder / relative);
-  if (actual < 0) refuse(fmt::format("{} is missing (or no regular file)", relative));
   if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
 }
 
@@ -241,11 +247,32 @@ CheckpointInfo glance_at_folder(const fs::path& folder) {
   });
 }
 
+namespace {
+
+// What is behind a link belongs to somebody else: a mark, a replacement or a removal here must not reach it.
+CheckpointInfo of_link(const fs::path& folder) {
+  CheckpointInfo info;
+  info.folder = folder;
+  info.step = step_of_name(folder.filename().string()).value_or(-1);
+  info.state = CheckpointState::damaged;
+  info.unreadable = true;
+  info.reason = "it is a link, and links are refused: put the folder itself here, or name where it lies";
+  return info;
+}
+
+}  // namespace
+
 std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root, Look look) {
   std::vector<CheckpointInfo> all;
-  for (const std::string& entry : names_in(root))
-    if (step_of_name(entry))
-      all.push_back(look == Look::glance ? glance_at_folder(root / entry) : inspect_folder(root / entry));
+  for (const std::string& entry : names_in(root)) {
+    if (!step_of_name(entry)) continue;
+    const fs::path folder = root / entry;
+    std::error_code unknown;
+    if (fs::is_symlink(fs::symlink_status(folder, unknown)))
+      all.push_back(of_link(folder));
+    else
+      all.push_back(look == Look::glance ? glance_at_folder(folder) : inspect_folder(folder));
+  }
   std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     const std::string x = a.folder.filename().string(), y = b.folder.filename().string();
     const int64_t s = *step_of_name(x), t = *step_of_name(y);

@@ -25,9 +25,8 @@ struct CheckpointInfo {
   std::string reason;   // why not usable
   std::string beneath;  // of one marked UNUSABLE: why it could not be used without the mark either; "": it could
   bool proven_damaged = false;  // UNUSABLE was written by something that read wrong blocks, or cannot be read
-  bool unreadable =
-      false;          // this process may not read it (permissions, a failing disk): then damaged, and never pruned
-  int64_t step = -1;  // -1: not known
+  bool unreadable = false;      // permissions, a failing disk or a link in its place: then damaged, and never pruned
+  int64_t step = -1;            // -1: not known
   std::string kind, attempt, manifest_sha256;
   int64_t bytes = 0;  // of data
   bool pinned = false;
@@ -50,8 +49,8 @@ CheckpointInfo inspect_folder(const std::filesystem::path& folder, Manifest* man
 CheckpointInfo glance_at_folder(const std::filesystem::path& folder);
 
 // Every "step-N" below `root` (and ".superseded-step-N-*", which a crash in the middle of replacing a step may leave),
-// newest step first, each as `glance` (glance_at_folder) or inspect_folder sees it. An empty list when there is no such
-// folder.
+// newest step first, each but links (damaged: they are refused) as `glance` (glance_at_folder) or inspect_folder sees
+// it. An empty list when there is no such folder.
 enum class Look : uint8_t { closely, glance };
 std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root, Look look = Look::closely);
 // Throws Error{checkpoint} unless `relative` is a regular file of `bytes` bytes in `folder`, by plain folders only.

@@ -167,6 +167,32 @@ UsableAgain mark_usable(const fs::path& folder, const Progress& progress) {
   return {true, looked};
 }
 
+std::vector<fs::path> prove_what_stays(const fs::path& root, const RetentionPolicy& policy, const Progress& progress) {
+  std::vector<fs::path> damaged;
+  for (;;) {
+    const std::vector<fs::path> going = prune_checkpoints(root, policy, true);
+    fs::path newest;
+    bool proven = false, loses = false;
+    for (const CheckpointInfo& info : scan_checkpoints(root, Look::glance)) {
+      if (info.state != CheckpointState::usable || info.kind != "training" || is_superseded(info)) continue;
+      if (std::find(going.begin(), going.end(), info.folder) != going.end()) {
+        loses = true;
+      } else {
+        if (newest.empty()) newest = info.folder;
+        proven = proven || info.verified;
+      }
+    }
+    if (!loses || proven) return damaged;
+    const VerifyReport report = prove_checkpoint(newest, progress);
+    if (report.whole()) return damaged;
+    if (report.info.state == CheckpointState::usable)
+      fail(ErrorKind::checkpoint,
+           fmt::format("{} would be kept, and cannot be proven whole, so nothing is removed:\n  {}", newest.string(),
+                       fmt::join(report.faults, "\n  ")));
+    damaged.push_back(newest);
+  }
+}
+
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   return manifest_from_text(read_small_file(path, kMaxRecordBytes), path.string());

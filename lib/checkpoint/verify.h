@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/scan.h"
 
 namespace trainctl {
@@ -43,6 +44,12 @@ struct UsableAgain {
   std::string looked;    // at what: "every block (3, 11 MiB) was read and compared"
 };
 UsableAgain mark_usable(const std::filesystem::path& folder, const Progress& progress = {});
+
+// Before prune_checkpoints removes usable training states: one of those that `policy` keeps must be VERIFIED, or is
+// read and proven now (prove_checkpoint), the newest first; those found damaged are marked, and count no more. Returns
+// them. Throws Error{checkpoint} when one is neither whole nor proven damaged: then nothing should be removed.
+std::vector<std::filesystem::path> prove_what_stays(const std::filesystem::path& root, const RetentionPolicy& policy,
+                                                    const Progress& progress = {});
 
 struct TensorDifference {
   std::string name, role;

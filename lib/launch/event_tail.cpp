@@ -24,7 +24,9 @@ std::vector<RunEvent> EventTail::poll() {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("level") || !json.contains("text")) continue;
     if (!json["level"].is_string() || !json["text"].is_string()) continue;
-    events.push_back({json["level"].get<std::string>(), json["text"].get<std::string>()});
+    const auto step = json.find("step");
+    events.push_back({json["level"].get<std::string>(), json["text"].get<std::string>(),
+                      step != json.end() && step->is_number_integer() ? step->get<int64_t>() : 0});
   }
   return events;
 }

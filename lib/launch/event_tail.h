@@ -9,8 +9,9 @@
 namespace trainctl {
 
 struct RunEvent {
-  std::string level;  // "note" | "warning" | kReadyEvent
+  std::string level;  // "note" | "warning" | kReadyEvent | kStartEvent
   std::string text;
+  int64_t step = 0;  // done when it was told
 };
 
 class EventTail {

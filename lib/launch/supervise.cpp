@@ -193,6 +193,8 @@ class Supervisor {
     for (const RunEvent& event : events_.poll()) {
       if (event.level == kReadyEvent)
         silence_.ranks_are_ready();
+      else if (event.level == kStartEvent)
+        done_before_ = event.step;
       else
         progress_.message("trainctl: " + event.level + ": " + event.text);
     }
@@ -232,7 +234,7 @@ class Supervisor {
     if (!none_left_) note("some processes of the job did not die; look for them with ps");
     if (own_cause_) return report(*own_cause_);
     const int64_t steps = job_.recipe.runtime.steps;
-    const int64_t last = tail_.last_step().value_or(0);
+    const int64_t last = std::max(tail_.last_step().value_or(0), done_before_);  // there, or where the run came from
     if (failures.empty() && signals_seen_ >= 2)
       return report({ErrorKind::rank_failed,
                      fmt::format("ended by a second signal after step {}, without waiting for a save", last),
@@ -332,6 +334,7 @@ class Supervisor {
   double started_at_ = now_s();
   std::vector<uintmax_t> log_sizes_;  // before the ranks were started
   std::optional<double> failed_at_, terminate_at_;
+  int64_t done_before_ = 0;
   int signals_seen_ = 0;
   bool output_open_ = true, none_left_ = true;
 };

@@ -89,6 +89,8 @@ inline constexpr std::string_view kRankStartLine = "starts as rank ";
 inline constexpr std::string_view kRankReadyLine = "is ready: its watchdog runs";
 // The level of the event by which rank 0 says that every rank is ready.
 inline constexpr std::string_view kReadyEvent = "ready";
+// The level of the event whose "step" is the number of steps done before this launch.
+inline constexpr std::string_view kStartEvent = "start";
 
 // errors/rank-N.json: what a rank says when it fails.
 struct RankFailure {

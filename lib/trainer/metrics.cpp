@@ -33,6 +33,7 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
   std::istringstream lines(read_file(path));
   int64_t seen = -1;
   size_t gaps = 0;
+  bool twice = false;
   std::string missing, other;
   const auto miss = [&](int64_t first, int64_t last) {
     if (++gaps <= kShownGaps) missing += (missing.empty() ? "" : ", ") + span(first, last);
@@ -42,6 +43,7 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
     const int64_t step = step_of(json);
     if (step < 0 || step > last_step || !json.contains("loss")) continue;
     if (seen >= 0 && step > seen + 1) miss(seen + 1, step - 1);
+    twice = twice || step <= seen;
     seen = step;
     const auto& loss = json["loss"];
     if (step == last_step && loss.is_number() && loss.get<double>() != last_loss)
@@ -54,6 +56,7 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
   if (gaps > 0)
     remarks.push_back(fmt::format("{} has no line of {}{}", path.string(), missing,
                                   gaps > kShownGaps ? fmt::format(" and {} more gaps", gaps - kShownGaps) : ""));
+  if (twice) remarks.push_back(fmt::format("{} has steps twice or out of order", path.string()));
   if (!other.empty()) remarks.push_back(other);
   return remarks;
 }

@@ -48,11 +48,12 @@ class RankRun {
       finish();
       return end;
     } catch (const std::exception& error) {
+      const auto* cause = dynamic_cast<const Error*>(&error);
+      if (cause && cause->kind() == ErrorKind::numeric) end_good_save();
       const RankFailure failure = failure_of(error, rank_, engine_ ? &engine_->world->recorder() : nullptr);
       log_->error("step {}, {}: {}", failure.step, failure.operation, failure.message);
       report_failure(failure, paths_);
-      const auto* known = dynamic_cast<const Error*>(&error);
-      abort_(exit_code(known ? known->kind() : ErrorKind::internal), failure.message);
+      abort_(exit_code(cause ? cause->kind() : ErrorKind::internal), failure.message);
       throw;
     }
   }
@@ -96,6 +97,7 @@ class RankRun {
         build_checkpointer(recipe_.checkpoint, checkpointer_options(), *engine_->arena, engine_->catalog()));
     engine_->runtime->before_update([this] { checkpointer_->wait_copied(); });
     done_steps_ = restore();
+    tell(kStartEvent, fmt::format("{} done before", counted(done_steps_, "step")));
     engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
     if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
     if (first() && recipe_.data.log_samples) {
@@ -189,9 +191,9 @@ class RankRun {
     refresh_compute_weights(engine_->model);
     // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
     for (const std::filesystem::path& left : checkpointer_->leave_later_steps())
-      tell("note", left.string() +
-                       " is beyond that step and marked unusable (superseded); to take it back: trainctl "
-                       "checkpoint mark usable");
+      tell("note", fmt::format("{0} is beyond that step and marked unusable (superseded); to take it back: trainctl "
+                               "checkpoint mark usable {0}",
+                               left.string()));
     tell("note", fmt::format("continues after step {} from {}", found.step, found.folder.string()));
     for (const std::string& difference : told_)
       tell("warning", difference + ": the weights now compute another function");
@@ -276,6 +278,18 @@ class RankRun {
 
   // A save has its own deadline, which ends with a failed save; the watchdog is behind it.
   double save_limit_s() const { return 2 * recipe_.checkpoint.deadline_s + recipe_.runtime.watchdog_s; }
+
+  // A loss that is no number ends the run, and a save that is still in flight is of a state before: it is what the run
+  // will go on from. Every rank meets that loss; where one does not, the writer threads still meet through files.
+  void end_good_save() noexcept {
+    if (!checkpointer_ || !watchdog_) return;
+    try {
+      const Watchdog::Extension longer(*watchdog_, save_limit_s(), "waiting for a checkpoint");
+      log_saves(checkpointer_->wait());
+    } catch (const std::exception& e) {
+      log_->error("{}", e.what());
+    }
+  }
 
   // True when the newest state that was to be saved is on disk.
   bool end_saves() {

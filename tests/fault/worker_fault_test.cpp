@@ -292,6 +292,13 @@ TEST_CASE("a loss that is not finite is told once, with the way on that fits wha
   CHECK(count_of(line, " in step") == 0);
   CHECK_THAT(first.err, Contains("what to do: lower optimizer.lr") && Contains("no usable checkpoint") &&
                             !Contains("to continue from"));
+  // A save that is still in flight is of a state before: it is ended.
+  std::filesystem::remove_all(fixture.run_dir());
+  const SubprocessResult saving = launch({"--set", "optimizer.lr=1e30", "--set", "checkpoint.every_steps=1", "--set",
+                                          "checkpoint.write_limit_bytes_per_s=500000"});
+  INFO(saving.err);
+  CHECK(saving.exit_code == 4);
+  CHECK_THAT(saving.err, Contains("trainctl: numeric: rank ") && Contains("step-00000001"));
   std::filesystem::remove_all(fixture.run_dir());
   REQUIRE(launch({"--set", "runtime.steps=2", "--set", "checkpoint.every_steps=1"}).exit_code == 0);
   const SubprocessResult later = launch({"--set", "optimizer.lr=1e30"});

@@ -137,11 +137,41 @@ TEST_CASE("a first launch that is refused makes no run", "[training][start]") {
   refused(runs.launch("new", steps(3, {}, {"--resume", "2"})), 5, "step-00000002");
 }
 
+TEST_CASE("what launch.json remembers is never forgotten silently", "[training][start]") {
+  const Runs runs;
+  runs.train("base", steps(2));
+  runs.train("new", steps(1, {"checkpoint.at_end=false"}, {"--init-from", "base"}));
+  const fs::path file = runs.path() / "new/launch.json";
+  const std::string good = read_text(file);
+  for (const std::string& text : {good.substr(0, good.size() / 2), std::string("{"), std::string()}) {
+    std::ofstream(file, std::ios::trunc) << text;
+    refused(runs.launch("new", steps(2)), 2, "launch.json says what the run started from");
+  }
+  std::ofstream(file, std::ios::trunc) << good;
+  const SubprocessResult r = runs.launch("new", steps(2));
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains("starts from the weights of"));
+}
+
+TEST_CASE("a state from elsewhere with all steps done leaves nothing to do", "[training][start]") {
+  const Runs runs;
+  runs.train("base", steps(3));
+  for (const std::string& from : {std::string("base"), step_folder("base", 3)})
+    for (const int64_t count : {3, 2}) {
+      const SubprocessResult r = runs.launch("new", steps(count, {}, {"--resume", from}));
+      INFO(r.out << r.err);
+      CHECK(r.exit_code == 0);
+      CHECK_THAT(r.out, Contains("nothing to do: all "));
+    }
+  runs.train("new", steps(4));
+  CHECK(runs.metric("new", "loss").size() == 1);
+}
+
 TEST_CASE("with nothing usable the advice is one that works", "[training][start]") {
   const Runs runs;
   runs.train("run", steps(2));
   REQUIRE(runs.trainctl({"checkpoint", "mark", "unusable", "run", "--reason", "test"}).exit_code == 0);
-  refused(runs.launch("run", steps(3)), 5, "to start afresh, choose another run directory (--run-dir)");
+  refused(runs.launch("run", steps(3)), 5, "what to do: where only a mark is in the way");
   refused(runs.launch("run", steps(3, {}, {"--resume", "never"})), 2, "another --run-dir");
 }
 

@@ -192,6 +192,23 @@ TEST_CASE("an attempt that could not be adopted before S6 of every rank is refus
   }
 }
 
+TEST_CASE("a run that goes back gives up the unfinished saves of the branch that it leaves", "[checkpoint]") {
+  for (const SavePoint point : {SavePoint::gathered, SavePoint::published}) {
+    ScratchFolder folder, scratch;
+    const fs::path copy = scratch.path() / "copy";
+    const fs::path attempt = killed_at(point, folder.path(), copy);
+    REQUIRE(adoption_fault(attempt, true) == "");
+    RankState state(small_model(), 0, 1);
+    Checkpointer c = build_checkpointer({}, options_for(copy), state.arena(), state.catalog);
+    REQUIRE(c.restore(state.catalog, (copy / "step-00000001").string()).step == 1);
+    CHECK(adoption_fault(attempt, true) == "");  // not before the state is accepted
+    c.leave_later_steps();
+    CHECK(adoption_fault(attempt, true) != "");
+    CHECK(scan_attempts(copy, true).empty());
+    CHECK(c.restore(state.catalog).step == 1);
+  }
+}
+
 TEST_CASE("the newest adoptable attempt outlives the next run's failed saves and goes with its first newer commit",
           "[checkpoint]") {
   ScratchFolder folder, scratch;

@@ -190,6 +190,56 @@ TEST_CASE("a step that may not be read is replaced, kept aside, and keeps no lat
   CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
 }
 
+TEST_CASE("a linked step folder is refused, and nothing done to a run reaches what the link points to",
+          "[checkpoint]") {
+  ScratchFolder owner, folder;
+  save_once(owner.path(), 1, 2, 1);
+  for (const int64_t step : {1, 3, 4}) save_once(folder.path(), 1, step, 1, 9);
+  const fs::path link = folder.path() / "step-00000002", target = owner.path() / "step-00000002";
+  const auto whole = [&target] {
+    return !fs::exists(target / "UNUSABLE") && inspect_folder(target).state == CheckpointState::usable;
+  };
+  fs::create_directory_symlink(target, link);
+  const CheckpointInfo seen = scan_checkpoints(folder.path()).at(2);
+  CHECK(seen.folder == link);
+  CHECK(seen.state == CheckpointState::damaged);
+  CHECK(seen.reason.find("links are refused") != std::string::npos);
+  CHECK(prune_checkpoints(folder.path(), RetentionPolicy(2), false) ==
+        std::vector<fs::path>{folder.path() / "step-00000001"});
+  CHECK(whole());
+  move_to_trash(link);
+  CHECK(whole());
+  CHECK_FALSE(fs::exists(fs::symlink_status(link)));
+  fs::create_directory_symlink(target, link);
+  for (const int64_t step : {2, 5}) save_once(folder.path(), 1, step, 7, 1);  // replaced, and swept
+  CHECK(whole());
+  CHECK_FALSE(fs::is_symlink(link));
+  fs::create_directory_symlink(target, folder.path() / ".trash-step-00000002-00000000");
+  empty_trash(folder.path());
+  CHECK(whole());
+}
+
+TEST_CASE("pruning removes no usable state before one of those that stay is proven", "[checkpoint]") {
+  ScratchFolder folder;
+  for (const int64_t step : {1, 2, 3, 4}) save_once(folder.path(), 1, step, 1, 9);
+  const auto at = [&](int64_t step) { return folder.path() / folder_name_of(step); };
+  const auto damage = [&](int64_t step) {
+    const fs::path file = at(step) / "data/model-r00000.safetensors";
+    const std::string bytes = file_bytes(file);
+    put_byte(file, bytes.size() - 3, static_cast<char>(bytes[bytes.size() - 3] ^ 1));
+  };
+  CHECK(prove_what_stays(folder.path(), RetentionPolicy(4)).empty());  // nothing goes: nothing is read
+  CHECK_FALSE(inspect_folder(at(4)).verified);
+  damage(4);
+  damage(3);
+  CHECK(prove_what_stays(folder.path(), RetentionPolicy(1)) == std::vector<fs::path>{at(4), at(3)});
+  CHECK(inspect_folder(at(2)).verified);
+  CHECK(prune_checkpoints(folder.path(), RetentionPolicy(1), false) == std::vector<fs::path>{at(1)});
+  save_once(folder.path(), 1, 5, 1, 9);
+  CHECK(prove_what_stays(folder.path(), RetentionPolicy(1)).empty());  // 2 is verified, so it stays whatever 5 is
+  CHECK_FALSE(inspect_folder(at(5)).verified);
+}
+
 TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",
           "[checkpoint]") {
   ScratchFolder folder;
