@@ -91,7 +91,7 @@ void verify(const CheckpointOptions& o) {
       print_out("marked UNUSABLE: nothing loads it by mistake\n");
   }
   const bool only_marked = report.info.state == CheckpointState::unusable && report.info.beneath.empty() &&
-                           report.faults.size() == 1 && (o.full || !report.info.proven_damaged);
+                           report.faults.size() == 1 && report.wrong.empty() && (o.full || !report.info.proven_damaged);
   if (only_marked)
     fail(ErrorKind::checkpoint,
          fmt::format("{} is whole, and marked unusable; trainctl checkpoint mark usable takes the "

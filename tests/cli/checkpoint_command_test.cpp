@@ -198,6 +198,11 @@ TEST_CASE("verify judges the newest of a run, not the newest usable one, but for
   CHECK(next.exit_code == 0);
   CHECK_THAT(next.out, Contains(r.at(2)));
   CHECK_THAT(next.err, Contains(r.at(3) + " (unusable): marked unusable by verify --full"));
+  REQUIRE(checkpoint({"mark", "unusable", r.at(2), "--reason", "a spike"}).exit_code == 0);
+  const SubprocessResult marked = checkpoint({"verify", "--full", r.at(2)});
+  CHECK(marked.exit_code == 5);
+  CHECK_THAT(marked.err, Contains("is whole, and marked unusable") && !Contains("is not whole"));
+  REQUIRE(checkpoint({"mark", "usable", r.at(2)}).exit_code == 0);
   fs::remove(r.at(2) + "/COMMITTED");
   CHECK_THAT(checkpoint({"verify", run_dir}).err, Contains(r.at(2) + " (incomplete)"));
   fs::remove(r.at(1) + "/COMMITTED");
