@@ -1,6 +1,7 @@
 // lib/checkpoint/commit.cpp -- S7 to S11 on rank 0: receipts to manifest, publish, COMMITTED, LATEST.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
@@ -213,6 +214,8 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
                       0};
   for (const FileRecord& f : manifest.files) committed.bytes += f.bytes;
   const std::string closed = job.readback ? open_readback(job) : "";
+  const std::unique_ptr<const SaveJob, void (*)(const SaveJob*)> place(
+      job.readback ? &job : nullptr, [](const SaveJob* opened) { close_readback(*opened); });
   const std::optional<fs::path> aside = clear_final_name(job);
   try {
     rename_to_new_name(job.staging_folder(), job.final_folder());

@@ -68,6 +68,14 @@ std::string open_readback(const SaveJob& job) noexcept {
   return fmt::format("cannot create {}: {}", folder.string(), std::generic_category().message(errno));
 }
 
+void close_readback(const SaveJob& job) noexcept {
+  try {  // the name goes, also where the folder cannot be removed
+    const fs::path folder = verdict_folder(job), over = folder.string() + ".over";
+    remove_tree(::rename(folder.c_str(), over.c_str()) == 0 ? over : folder);
+  } catch (const std::exception&) {  // swept with the next save
+  }
+}
+
 Readback read_back(const SaveJob& job, const std::string& manifest_sha256, const std::string& closed) {
   Readback result;
   try {
@@ -101,9 +109,7 @@ Readback read_back(const SaveJob& job, const std::string& manifest_sha256, const
   } catch (const std::exception& e) {
     result.note = fmt::format("not verified: {}", e.what());
   }
-  // The other ranks' sign that the verdict is in: the name goes, also where the folder cannot be removed.
-  const fs::path folder = verdict_folder(job), over = folder.string() + ".over";
-  remove_tree(::rename(folder.c_str(), over.c_str()) == 0 ? over : folder);
+  close_readback(job);
   return result;
 }
 

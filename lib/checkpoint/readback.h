@@ -13,6 +13,10 @@ namespace trainctl {
 // why there is none; then nobody reads anything back.
 std::string open_readback(const SaveJob& job) noexcept;
 
+// Rank 0: takes the place away, which tells the other ranks that all is decided. read_back does it; who opened and
+// comes to no read_back must. Nothing to take away is no fault.
+void close_readback(const SaveJob& job) noexcept;
+
 // Rank 0, after COMMITTED: its own files, then everybody's verdict within the deadline. `closed`: what open_readback
 // returned.
 struct Readback {
