@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/atomic_file.h"
@@ -10,6 +11,7 @@
 #include "base/units.h"
 #include "checkpoint/scan.h"
 #include "trainer/initial_weights.h"
+#include "trainer/saved_states.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -17,6 +19,12 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_path(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+bool has_states(const RunPaths& paths) {
+  const std::vector<CheckpointInfo> infos = scan_checkpoints(paths.checkpoints(), Look::glance);
+  return std::any_of(infos.begin(), infos.end(),
+                     [](const CheckpointInfo& info) { return info.state != CheckpointState::incomplete; });
+}
 
 }  // namespace
 
@@ -56,13 +64,18 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   }
 }
 
+void check_lost_states(const LaunchArguments& a) {
+  const RunPaths paths{a.run_dir};
+  if (a.request.resume != "auto" || a.run_dir.empty() || has_states(paths)) return;
+  if (const std::string why = lost_states(paths); !why.empty()) fail(ErrorKind::checkpoint, why);
+}
+
 void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,
                      std::vector<std::string>& warnings) {
   if (a.request.resume != "auto" || !a.init_from.empty() || !earlier || !is_path(earlier->resume)) return;
   const auto outside = fs::path(earlier->resume).lexically_relative(fs::absolute(a.run_dir));
   if (!outside.string().starts_with("..")) return;
-  for (const CheckpointInfo& info : scan_checkpoints(RunPaths{a.run_dir}.checkpoints(), Look::glance))
-    if (info.state != CheckpointState::incomplete) return;
+  if (has_states({a.run_dir})) return;
   job.resume = earlier->resume;
   job.allow_intermediate = earlier->allow_intermediate;
   warnings.push_back(fmt::format("the run has no checkpoint of its own yet and goes on from {}, as it was told before",

@@ -35,6 +35,9 @@ std::optional<Job> earlier_job(const LaunchArguments& a);
 InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier,
                          std::vector<std::string>& warnings);
 
+// A run that says that it saved states and has none is not started anew. Throws Error{checkpoint}.
+void check_lost_states(const LaunchArguments& a);
+
 // As long as a run has saved nothing, going on with it means going on from the state elsewhere that it was told to:
 // never afresh. Changes job.resume.
 void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,

@@ -9,7 +9,7 @@
 namespace trainctl {
 
 struct RunEvent {
-  std::string level;  // "note" | "warning" | kReadyEvent | kStartEvent
+  std::string level;  // "note" | "warning" | kReadyEvent | kStartEvent | kSavedEvent
   std::string text;
   int64_t step = 0;  // done when it was told
 };

@@ -1,6 +1,7 @@
 // lib/launch/metrics_tail.cpp -- reads what is new in metrics.jsonl.
 #include "launch/metrics_tail.h"
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -56,11 +57,12 @@ std::vector<std::string> MetricsTail::take_lines() {
     in.seekg(0);
   }
   std::vector<std::string> lines;
-  bool repeats = true;  // still in the part that stayed as it was
+  auto known = earlier.cbegin();  // a rewrite keeps the order and drops lines; after the first new one all are new
   for (std::string line; std::getline(in, line) && !in.eof();) {
     const size_t hash = std::hash<std::string>()(line);
-    const size_t index = seen_.size();
-    repeats = repeats && index < earlier.size() && earlier[index] == hash;
+    known = std::find(known, earlier.cend(), hash);
+    const bool repeats = known != earlier.cend();
+    if (repeats) ++known;
     seen_.push_back(hash);
     offset_ += static_cast<int64_t>(line.size()) + 1;
     last_line_ = line + "\n";

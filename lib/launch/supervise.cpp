@@ -195,7 +195,7 @@ class Supervisor {
         silence_.ranks_are_ready();
       else if (event.level == kStartEvent)
         done_before_ = event.step;
-      else
+      else if (event.level != kSavedEvent)
         progress_.message("trainctl: " + event.level + ": " + event.text);
     }
     for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());

@@ -91,6 +91,8 @@ inline constexpr std::string_view kRankReadyLine = "is ready: its watchdog runs"
 inline constexpr std::string_view kReadyEvent = "ready";
 // The level of the event whose "step" is the number of steps done before this launch.
 inline constexpr std::string_view kStartEvent = "start";
+// The level of the event that tells of a committed checkpoint; "step" is its step.
+inline constexpr std::string_view kSavedEvent = "saved";
 
 // errors/rank-N.json: what a rank says when it fails.
 struct RankFailure {

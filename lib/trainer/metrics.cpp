@@ -27,10 +27,10 @@ std::string span(int64_t first, int64_t last) {
 
 }  // namespace
 
-std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss) {
+std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss,
+                                         bool own) {
   std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) return {};
-  std::istringstream lines(read_file(path));
+  std::istringstream lines(std::filesystem::exists(path, absent) ? read_file(path) : std::string());
   int64_t seen = -1;
   size_t gaps = 0;
   bool twice = false;
@@ -53,6 +53,9 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
   }
   if (seen >= 0 && seen < last_step) miss(seen + 1, last_step);
   std::vector<std::string> remarks;
+  if (seen < 0 && own)
+    remarks.push_back(
+        fmt::format("{} has no line of the steps up to {}, which this run has made", path.string(), last_step));
   if (gaps > 0)
     remarks.push_back(fmt::format("{} has no line of {}{}", path.string(), missing,
                                   gaps > kShownGaps ? fmt::format(" and {} more gaps", gaps - kShownGaps) : ""));

@@ -17,8 +17,10 @@ void keep_steps(const std::filesystem::path& path, int64_t last_step);
 
 // What is wrong with the file for a run that goes on after `last_step`, whose checkpoint records `last_loss`: steps
 // that are missing after the first one there (the file was cut back for a branch that was left since, or by hand), or
-// another loss of that step (its lines are of another branch). One sentence each; none for an empty or absent file.
-std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss);
+// another loss of that step (its lines are of another branch). One sentence each. A file that is empty or absent is
+// told when the checkpoint is the run's `own`.
+std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int64_t last_step, double last_loss,
+                                         bool own);
 
 class MetricsFile {
  public:

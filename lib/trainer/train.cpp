@@ -15,7 +15,6 @@
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
-#include "trainer/counters.h"
 #include "trainer/data_cursor.h"
 #include "trainer/engine.h"
 #include "trainer/initial_weights.h"
@@ -25,6 +24,8 @@
 #include "trainer/rank_report.h"
 #include "trainer/recorded_recipe.h"
 #include "trainer/sampler_source.h"
+#include "trainer/saved_states.h"
+#include "trainer/step_counts.h"
 
 namespace trainctl {
 namespace {
@@ -89,6 +90,7 @@ class RankRun {
                                  .source = &*source_,
                                  .memory_limit_bytes = job_.memory_limit_bytes_per_rank,
                                  .on_place = {}});
+    counts_.emplace(*engine_);
     watchdog_ = start_watchdog();
     log_->info("{}", kRankReadyLine);
     warn_about_shared_cores();  // the first operation of all ranks: when it is done every watchdog runs
@@ -107,11 +109,12 @@ class RankRun {
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
-  void tell(std::string_view level, const std::string& text) {
+  void tell(std::string_view level, const std::string& text, std::optional<int64_t> step = {}) {
     log_->log(level == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
     if (!first()) return;
     if (!events_) events_.emplace(paths_.events());
-    events_->line(nlohmann::ordered_json{{"step", done_steps_}, {"level", level}, {"text", text}}.dump());
+    events_->line(
+        nlohmann::ordered_json{{"step", step.value_or(done_steps_)}, {"level", level}, {"text", text}}.dump());
   }
 
   void warn_about_shared_cores() {
@@ -181,6 +184,8 @@ class RankRun {
     const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume, job_.allow_intermediate);
     for (const std::string& why : found.rejected) tell("warning", "checkpoint not used: " + why);
     if (!found.found) {
+      const std::string lost = engine_->broadcast_text(first() ? lost_states(paths_) : "");
+      if (!lost.empty()) fail(ErrorKind::checkpoint, lost);
       if (first() && std::filesystem::exists(paths_.metrics()) && std::filesystem::file_size(paths_.metrics()) > 0)
         tell("warning",
              "no checkpoint to continue from: training starts anew, and metrics of the earlier steps are dropped");
@@ -197,9 +202,12 @@ class RankRun {
     tell("note", fmt::format("continues after step {} from {}", found.step, found.folder.string()));
     for (const std::string& difference : told_)
       tell("warning", difference + ": the weights now compute another function");
-    if (first())
-      for (const std::string& remark : metrics_remarks(paths_.metrics(), found.step, found.scalars.last_loss))
+    if (first()) {
+      std::error_code unknown;
+      const bool own = std::filesystem::equivalent(found.folder.parent_path(), paths_.checkpoints(), unknown);
+      for (const std::string& remark : metrics_remarks(paths_.metrics(), found.step, found.scalars.last_loss, own))
         tell("warning", remark);
+    }
     for (const DataRemark& remark : remarks) tell(remark.warning ? "warning" : "note", remark.text);
     log_loaded(found.cost);
     return found.step;
@@ -218,11 +226,10 @@ class RankRun {
   TrainEnd train() {
     const int64_t steps = recipe_.runtime.steps;
     for (int64_t step = done_steps_ + 1; step <= steps; ++step) {
-      const std::vector<TrafficRow> traffic_before = engine_->world->traffic();
-      const int64_t flops_before = engine_->context->flops();
+      counts_->begin();
       const StepReport report = engine_->runtime->step(step);
       bool stop = engine_->any_rank_asks(stop_is_requested() || saves_keep_failing());
-      count_step(step, traffic_before, flops_before);
+      if (!counts_->end()) log_->warn("step {} sent or computed another amount than the steps before it", step);
       last_ = report;
       done_steps_ = step;
       cursor_->advance();
@@ -305,9 +312,11 @@ class RankRun {
       if (o.ok) failed_saves_ = 0;
       if (!o.ok && !o.busy) ++failed_saves_, save_failure_ = o.reason;
       if (o.ok)
-        log_->info("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
-                   o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
-                   o.reason.empty() ? "" : "; " + o.reason);
+        tell(kSavedEvent,
+             fmt::format("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
+                         o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
+                         o.reason.empty() ? "" : "; " + o.reason),
+             o.step);
       else
         tell("warning",
              fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));
@@ -341,36 +350,10 @@ class RankRun {
     return model_flops(recipe_.model, recipe_.runtime.global_batch_size.value(), recipe_.data.sequence_tokens);
   }
 
-  void count_step(int64_t step, const std::vector<TrafficRow>& before, int64_t flops_before) {
-    RankCounters now;
-    now.rank = rank_;
-    now.hardware_flops = engine_->context->flops() - flops_before;
-    for (TrafficRow row : engine_->world->traffic()) {
-      for (const TrafficRow& old : before)
-        if (old.axis == row.axis && old.operation == row.operation) {
-          row.messages -= old.messages;
-          row.bytes -= old.bytes;
-        }
-      if (row.messages > 0) now.traffic.push_back(std::move(row));
-    }
-    if (counted_ && (counted_->traffic != now.traffic || counted_->hardware_flops != now.hardware_flops))
-      log_->warn("step {} sent or computed another amount than the steps before it", step);
-    counted_ = std::move(now);
-  }
-
   void finish() {
     engine_->context->place("gather counters");
-    if (counted_) {
-      counted_->at_peak = engine_->arena->counters().at_peak;
-      counted_->peak_bytes = engine_->arena->counters().peak_total;
-      const auto texts = engine_->world->gather_text(pack(*counted_), *engine_->stream);
-      if (first()) {
-        std::vector<RankCounters> ranks;
-        for (const std::string& text : texts) ranks.push_back(unpack_counters(text));
-        const RunCounters run = combine(ranks, model_flops_per_step(), job_.memory_limit_bytes_per_rank);
-        write_file_atomically(paths_.counters(), to_json(run).dump(1) + "\n");
-      }
-    }
+    if (const auto run = counts_->gather(model_flops_per_step(), job_.memory_limit_bytes_per_rank))
+      write_file_atomically(paths_.counters(), to_json(*run).dump(1) + "\n");
     watchdog_.reset();
     engine_->world->finalize();
   }
@@ -390,7 +373,7 @@ class RankRun {
   std::optional<Checkpointer> checkpointer_;
   std::optional<MetricsFile> metrics_;
   std::optional<LineWriter> samples_, events_;
-  std::optional<RankCounters> counted_;
+  std::optional<StepCounts> counts_;
   StepReport last_;
   int64_t done_steps_ = 0;
   bool last_save_failed_ = false;

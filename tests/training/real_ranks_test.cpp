@@ -210,10 +210,11 @@ TEST_CASE("data that no longer fit the checkpoint are refused with both values",
 
 TEST_CASE("falling back to an older checkpoint, and having none at all, are told on the screen", "[training][resume]") {
   const Project project;
-  const std::vector<std::string> arguments = {
-      "launch", "recipe.json", "--ranks", "1", "--launcher", "threads", "--run-dir", "runs/a", "--oversubscribe"};
-  const auto launch = [&](const std::string& steps) {
+  std::vector<std::string> arguments = {"launch",    "recipe.json", "--ranks",        "1", "--launcher", "threads",
+                                        "--run-dir", "runs/a",      "--oversubscribe"};
+  const auto launch = [&](const std::string& steps, const std::vector<std::string>& more = {}) {
     std::vector<std::string> all = arguments;
+    all.insert(all.end(), more.begin(), more.end());
     all.insert(all.end(), {"--set", "optimizer.schedule.kind=constant", "--set", "runtime.steps=" + steps});
     return project.trainctl(all);
   };
@@ -230,11 +231,13 @@ TEST_CASE("falling back to an older checkpoint, and having none at all, are told
   CHECK_THAT(fallen.err, Catch::Contains("step-00000004") && Catch::Contains("continues after step 2"));
   CHECK(project.metrics("runs/a").size() == 5);
 
-  std::filesystem::remove_all(project.path() / "runs/a/checkpoints");
-  const SubprocessResult anew = launch("3");
-  CHECK(anew.exit_code == 0);
-  CHECK_THAT(anew.err, Catch::Contains("no checkpoint to continue from"));
-  CHECK(project.metrics("runs/a").size() == 3);
+  arguments[7] = "runs/b";  // which never saves
+  for (const std::string steps : {"4", "3"}) {
+    const SubprocessResult anew = launch(steps, {"--set", "checkpoint.at_end=false"});
+    CHECK(anew.exit_code == 0);
+    CHECK((anew.err.find("no checkpoint to continue from") != std::string::npos) == (steps == "3"));
+    CHECK(project.metrics("runs/b").size() == std::stoul(steps));
+  }
 }
 
 }  // namespace trainctl::testing

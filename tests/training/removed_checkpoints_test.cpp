@@ -76,6 +76,42 @@ TEST_CASE("when the newest two step folders were deleted by hand, the run says s
   CHECK_THAT(nothing.err, !Catch::Contains("LATEST"));
 }
 
+TEST_CASE("a run whose checkpoints are all gone does not start anew by itself", "[training][resume]") {
+  LaunchFixture fixture(8);
+  fixture.use_real_worker();
+  REQUIRE(launch(fixture, 4).exit_code == 0);
+  const auto before = metrics(fixture);
+  const fs::path checkpoints = fixture.run_dir() / "checkpoints", elsewhere = fixture.folder.path() / "elsewhere";
+  fs::rename(checkpoints, elsewhere);
+  const auto refuses = [&] {
+    const SubprocessResult r = launch(fixture, 6);
+    INFO(r.out << r.err);
+    CHECK(r.exit_code == 5);
+    CHECK_THAT(r.err, Catch::Contains("but the run saved one of step 4") && Catch::Contains("--run-dir"));
+    CHECK(metrics(fixture) == before);
+  };
+  refuses();
+  fs::create_directory(checkpoints);  // where another disk was mounted
+  refuses();
+  fs::create_directories(checkpoints / ".staging");
+  refuses();
+  fs::remove_all(checkpoints);
+
+  SECTION("put back, they are gone on from") {
+    fs::rename(elsewhere, checkpoints);
+    const SubprocessResult r = launch(fixture, 6);
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.err, Catch::Contains("continues after step 4"));
+    CHECK(metrics(fixture).size() == 6);
+  }
+  SECTION("named where they are now, they are gone on from") {
+    const SubprocessResult r = launch(fixture, 6, {"--resume", elsewhere.string()});
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.err, Catch::Contains("continues after step 4"));
+    CHECK(metrics(fixture).size() == 6);
+  }
+}
+
 TEST_CASE("a run directory that was moved goes on where it is", "[training][resume]") {
   LaunchFixture fixture(6);
   fixture.use_real_worker();

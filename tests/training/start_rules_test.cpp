@@ -194,8 +194,26 @@ TEST_CASE("metrics that are not those of the branch that goes on are told", "[tr
   INFO(mixed.err);
   CHECK(mixed.exit_code == 0);
   CHECK_THAT(mixed.err, Contains("its lines are of another branch") && !Contains("has no line"));
+  // Lines that were taken away, or that are none.
+  const fs::path metrics = runs.path() / "run/metrics.jsonl";
+  const std::string lines = read_text(metrics);
+  const auto starts = [&](const std::string& text) {
+    std::ofstream(metrics, std::ios::trunc) << text;
+    return runs.launch("run", steps(6)).err;
+  };
+  CHECK_THAT(starts(""), Contains("metrics.jsonl has no line of the steps up to 6, which this run has made"));
+  CHECK_THAT(starts("no metrics\n"), Contains("metrics.jsonl has no line of the steps up to 6"));
+  CHECK(starts(lines).find("metrics.jsonl") == std::string::npos);
+  fs::remove(metrics);
+  CHECK_THAT(runs.launch("run", steps(6)).err, Contains("metrics.jsonl has no line of the steps up to 6"));
+  const SubprocessResult noise = [&] {
+    std::ofstream(metrics, std::ios::trunc) << "noise\n" + lines;
+    return runs.launch("run", steps(7));
+  }();
+  CHECK_THAT(noise.out, Contains("done: 1 step,"));
+  CHECK(noise.err.find("metrics.jsonl") == std::string::npos);
   // And silence where all is well.
-  const SubprocessResult well = runs.launch("run", steps(7));
+  const SubprocessResult well = runs.launch("run", steps(8));
   CHECK(well.exit_code == 0);
   CHECK(well.err.find("metrics.jsonl") == std::string::npos);
 }

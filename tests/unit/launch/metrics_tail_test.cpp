@@ -70,6 +70,16 @@ TEST_CASE("after the file was cut back, repeated steps are returned and kept one
     append(file, step(2, 1.5) + step(3, 0.5) + step(4, 0.25));
     CHECK(steps(tail.poll()) == std::vector<int64_t>{2, 3, 4});
   }
+  SECTION("and lost lines that were no metrics, or in the middle") {
+    append(file, "garbage\n" + step(3, 0.75) + step(4, 0.5) + "{\"step\":5,\"lo");
+    MetricsTail tail(file);
+    const auto other = folder.path() / "other";
+    append(other, step(1, 3) + step(3, 0.75) + step(4, 0.5));
+    std::filesystem::rename(other, file);
+    CHECK(tail.poll().empty());
+    append(file, step(5, 0.25));
+    CHECK(steps(tail.poll()) == std::vector<int64_t>{5});
+  }
   SECTION("and was replaced by another file") {
     MetricsTail tail(file);
     const auto other = folder.path() / "other";
