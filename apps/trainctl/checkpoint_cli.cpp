@@ -93,6 +93,16 @@ std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::
   return chosen.folder;
 }
 
+void ensure_not_removed(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(folder, ignored).type() != std::filesystem::file_type::not_found) return;
+  fail(
+      ErrorKind::checkpoint,
+      fmt::format("{} was removed while it was read: a run in progress keeps its newest checkpoint.keep states; take a "
+                  "newer one, or keep one first: trainctl checkpoint mark pin --reason WHY",
+                  folder.string()));
+}
+
 Progress progress_bar(std::string_view what) {
   if (!::isatty(STDERR_FILENO)) return {};
   using Clock = std::chrono::steady_clock;

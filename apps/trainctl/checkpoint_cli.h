@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "checkpoint/verify.h"
 #include "cli.h"
 
@@ -33,6 +35,20 @@ std::string date_of(int64_t ns);  // "2025-03-01 12:00:00 UTC"
 // choose_checkpoint, told: the newer checkpoints of the run that were passed over, and why, are warnings on stderr.
 std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
                                         const WhyNot& why_not = unless_usable);
+
+// After a failure to read `folder`: throws Error{checkpoint} when that is because it was removed meanwhile.
+void ensure_not_removed(const std::filesystem::path& folder);
+
+// What `read` gives, which reads the checkpoints `folders`.
+template <typename Read>
+auto while_there(const std::vector<std::filesystem::path>& folders, Read read) {
+  try {
+    return read();
+  } catch (const Error&) {
+    for (const std::filesystem::path& folder : folders) ensure_not_removed(folder);
+    throw;
+  }
+}
 
 // On a terminal a bar on stderr with percent, bytes and rate, wiped at the end; elsewhere nothing.
 Progress progress_bar(std::string_view what);

@@ -162,7 +162,7 @@ void print_classes(const std::vector<StateClass>& classes, int indent) {
 void inspect(const CheckpointOptions& o) {
   const std::filesystem::path folder = chosen_checkpoint(o.path, o.step);
   const CheckpointInfo info = inspect_folder(folder);
-  const Manifest m = read_manifest(folder);
+  const Manifest m = while_there({folder}, [&] { return read_manifest(folder); });
   if (o.json) {
     ordered_json value = to_json(info);
     value.update(to_json(m));
@@ -205,7 +205,7 @@ void inspect(const CheckpointOptions& o) {
 
 void diff(const CheckpointOptions& o) {
   const std::filesystem::path a = chosen_checkpoint(o.path, std::nullopt), b = chosen_checkpoint(o.other, std::nullopt);
-  const CheckpointDifference d = diff_checkpoints(a, b, progress_bar("comparing"));
+  const CheckpointDifference d = while_there({a, b}, [&] { return diff_checkpoints(a, b, progress_bar("comparing")); });
   if (o.json) {
     ordered_json tensors = ordered_json::array();
     for (const TensorDifference& t : d.tensors)

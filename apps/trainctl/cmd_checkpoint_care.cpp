@@ -69,6 +69,7 @@ void verify(const CheckpointOptions& o) {
   const fs::path folder = chosen_checkpoint(o.path, o.step, unless_to_be_judged);
   const VerifyReport report =
       o.full ? prove_checkpoint(folder, progress_bar("verifying")) : verify_checkpoint(folder, false);
+  if (!report.whole()) ensure_not_removed(folder);
   if (o.json) {
     print_json({{"checkpoint", to_json(report.info)},
                 {"whole", report.whole()},

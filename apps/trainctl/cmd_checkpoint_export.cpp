@@ -40,7 +40,8 @@ void to_hf(const ExportOptions& o) {
   options.dtype = dtype_from_name(o.dtype);
   options.max_shard_bytes = o.max_shard_bytes;
   options.progress = transfer_bar("exporting");
-  const HfExportReport r = export_hf(chosen_checkpoint(o.path, o.step, unless_exportable), o.output, options);
+  const std::filesystem::path folder = chosen_checkpoint(o.path, o.step, unless_exportable);
+  const HfExportReport r = while_there({folder}, [&] { return export_hf(folder, o.output, options); });
   if (o.json)
     return print_json({{"output", r.output.string()},
                        {"checkpoint", r.checkpoint.string()},
@@ -66,7 +67,8 @@ void to_gguf(const ExportOptions& o) {
   GgufExportOptions options;
   options.type = types.at(o.dtype);
   options.progress = transfer_bar("exporting");
-  const GgufExportReport r = export_gguf(chosen_checkpoint(o.path, o.step, unless_exportable), o.output, options);
+  const std::filesystem::path folder = chosen_checkpoint(o.path, o.step, unless_exportable);
+  const GgufExportReport r = while_there({folder}, [&] { return export_gguf(folder, o.output, options); });
   if (o.json)
     return print_json({{"output", r.output.string()},
                        {"checkpoint", r.checkpoint.string()},

@@ -43,6 +43,7 @@ inline constexpr std::array<SystemCall, 25> kFileCalls = {{
 
 // A writer thread numbers its calls from here on: before anything else it makes this many empty ones of each kind, and
 // the main thread never comes so far. So "the N-th call of a thread" (strace counts by thread) names one call.
-inline constexpr int kWriterThreadFirstCall = 250;
+// The threads of later saves, whose calls are not meant, begin where no writer thread of the first comes.
+inline constexpr int kWriterThreadFirstCall = 250, kLaterThreadFirstCall = 1000;
 
 }  // namespace trainctl::testing

@@ -10,7 +10,7 @@ TEST_CASE("killed at any system call of a save, on any rank, a run finds a whole
           "[fault][checkpoint]") {
   int64_t tried = 0, passed = 0, killed = 0;
   for (const std::string& config : sweep_configs())
-    for (const Scenario& scenario : scenarios()) {
+    for (const Scenario& scenario : chosen_scenarios()) {
       Sweep sweep(scenario, config);
       for (const CallPoint& point : sample_of(sweep.points(), 10)) {
         const std::string inject = fmt::format("inject={}:signal=KILL:when={}", point.call, point.number);

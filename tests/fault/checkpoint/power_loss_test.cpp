@@ -85,7 +85,7 @@ TEST_CASE(
     "[fault][checkpoint]") {
   int64_t tried = 0, passed = 0;
   for (const std::string& config : sweep_configs())
-    for (const Scenario& scenario : scenarios()) {
+    for (const Scenario& scenario : chosen_scenarios()) {
       ScratchFolder scratch;
       const DiskLog log = record_save(scenario, scratch.path(), config);
       const size_t commit = committed_after(log);

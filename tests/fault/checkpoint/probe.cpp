@@ -23,8 +23,8 @@
 namespace trainctl::testing {
 namespace {
 
-std::string numbered_calls;                // set once, before the first writer thread is made
-int empty_calls = kWriterThreadFirstCall;  // more for the threads of later saves: their calls are not meant
+std::string numbered_calls;  // set once, before the first writer thread is made
+int empty_calls = kWriterThreadFirstCall;
 
 void make_empty_calls(int count) {
   for (const SystemCall& call : kFileCalls)
@@ -82,7 +82,7 @@ int save(const std::vector<std::string>& arguments) {
     state.fill(next.salt);
     c.save(state.catalog, scalars_at(next.step), SaveReason::interval);
     for (const SaveOutcome& outcome : c.wait()) print(outcome);
-    empty_calls = 2 * kWriterThreadFirstCall;
+    empty_calls = kLaterThreadFirstCall;
     // The other ranks wait for this one before they save again. In a thread, so that the main thread's numbers stay
     // low.
     if (i == 0 && saves > 1 && rank == 0 && std::filesystem::exists(folder))

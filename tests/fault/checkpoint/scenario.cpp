@@ -2,6 +2,7 @@
 #include "fault/checkpoint/scenario.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -69,6 +70,11 @@ const std::vector<Scenario>& scenarios() {
 }
 
 KnownState saved_next(const Scenario& scenario) { return {scenario.saved.step + 1, scenario.saved.salt + 1}; }
+
+std::vector<Scenario> chosen_scenarios() {
+  const char* only = std::getenv("TRAINCTL_SWEEP_SCENARIO");
+  return only == nullptr ? scenarios() : std::vector<Scenario>{scenario_named(only)};
+}
 
 const Scenario& scenario_named(const std::string& name) {
   for (const Scenario& s : scenarios())

@@ -31,6 +31,7 @@ struct Scenario {
 // saves step 2 again, with a step 3 beyond it. debris: a dead attempt, an interrupted removal, an uncommitted folder of
 // the same step. ranks: two processes.
 const std::vector<Scenario>& scenarios();
+std::vector<Scenario> chosen_scenarios();         // all, or the one that TRAINCTL_SWEEP_SCENARIO names
 KnownState saved_next(const Scenario& scenario);  // by the save after it, when there is one
 const Scenario& scenario_named(const std::string& name);
 

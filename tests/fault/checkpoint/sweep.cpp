@@ -34,7 +34,8 @@ std::vector<CallPoint> save_path(int64_t rank, const std::vector<TracedCall>& ca
     begun = begun || is_empty_call(call);
     const bool is_main = call.thread == main_thread;
     if (!begun || is_empty_call(call) || (is_main && call.arguments.starts_with("1,"))) continue;
-    if (is_main ? call.number > kWriterThreadFirstCall : call.number <= kWriterThreadFirstCall)
+    if (is_main ? call.number > kWriterThreadFirstCall
+                : call.number <= kWriterThreadFirstCall || call.number > kLaterThreadFirstCall)
       throw std::runtime_error("the numbers of the threads overlap: raise kWriterThreadFirstCall");
     const CallPoint point{rank, call.name, call.number};
     const bool known = std::any_of(points.begin(), points.end(), [&](const CallPoint& p) {
