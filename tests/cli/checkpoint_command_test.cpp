@@ -173,6 +173,23 @@ TEST_CASE("of a run every tool names the newer checkpoints that it passes over, 
     if (tool[0] == "inspect") CHECK(checkpoint({"inspect", run_dir, "--step", "1"}).err == "");
 }
 
+TEST_CASE("export refuses what its format does not have, before it reads or writes", "[cli][checkpoint]") {
+  const Run r(1);
+  const fs::path output = r.folder.path() / "out";
+  const auto refuses = [&](const std::string& to, const std::vector<std::string>& more, const std::string& why) {
+    std::vector<std::string> all = {"export", r.at(1), "--to", to, "--output", output.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    const SubprocessResult got = checkpoint(all);
+    CHECK(got.exit_code == 2);
+    CHECK_THAT(got.err, Contains(why));
+    CHECK_FALSE(fs::exists(output));
+  };
+  refuses("gguf", {"--max-shard-bytes", "5000"}, "--max-shard-bytes does not go with --to gguf");
+  refuses("hf", {"--dtype", "q8_0"}, "--dtype q8_0 is not one of f32, bf16");
+  refuses("hf", {"--max-shard-bytes", "0"}, "the least is 1");
+  refuses("onnx", {}, "hf");
+}
+
 TEST_CASE("verify judges the newest of a run, not the newest usable one, but for what is marked or was never committed",
           "[cli][checkpoint]") {
   Run r(3);
