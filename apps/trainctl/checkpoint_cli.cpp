@@ -99,7 +99,7 @@ void ensure_not_removed(const std::filesystem::path& folder) {
   fail(
       ErrorKind::checkpoint,
       fmt::format("{} was removed while it was read: a run in progress keeps its newest checkpoint.keep states; take a "
-                  "newer one, or keep one first: trainctl checkpoint mark pin --reason WHY",
+                  "newer one, or keep one first: trainctl checkpoint mark pin PATH --reason WHY",
                   folder.string()));
 }
 
