@@ -83,7 +83,9 @@ std::optional<HangReport> Watchdog::look(const Limit& limit, int64_t not_before_
     if (report.waited_s > limit.limit_s) report.operation = unfinished.front();
   }
   if (!report.operation) {
-    if (report.in_place_s <= limit.limit_s) return std::nullopt;
+    // A thread that waits in an operation has stayed at its place for longer still. Which rank is late is known only
+    // from the operation, so an unfinished one gets its whole limit before the place counts.
+    if (report.in_place_s <= limit.limit_s || !unfinished.empty()) return std::nullopt;
     report.waited_s = report.in_place_s;
   }
   report.step = recorder_.step();

@@ -27,8 +27,9 @@ struct HangReport {
   std::string text() const;
 };
 
-// Calls `on_hang` once, on its own thread, when the oldest unfinished operation is older than limit_s, or when the
-// compute thread has stayed at one place for limit_s (once it has been at any). limit_s <= 0: never.
+// Calls `on_hang` once, on its own thread, when the oldest unfinished operation is older than limit_s, or, with none
+// unfinished, when the compute thread has stayed at one place for limit_s (once it has been at any). limit_s <= 0:
+// never.
 class Watchdog {
  public:
   Watchdog(const Recorder& recorder, double limit_s, std::function<void(const HangReport&)> on_hang);

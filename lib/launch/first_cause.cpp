@@ -287,10 +287,14 @@ FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>
     }
   };
 
-  // Follow "waits for" from the earliest report to ranks that wait for nobody.
+  // Follow "waits for" to ranks that wait for nobody, from the earliest report that names an operation: a rank that
+  // says only where it stands leads nowhere.
   const RankFailure* at = nullptr;
+  const auto better = [](const RankFailure& a, const RankFailure& b) {
+    return std::pair(a.group_ranks.empty(), a.time_ns) < std::pair(b.group_ranks.empty(), b.time_ns);
+  };
   for (const RankFailure& h : hangs)
-    if (report_of(h.rank) != nullptr && (at == nullptr || h.time_ns < at->time_ns)) at = &h;
+    if (report_of(h.rank) != nullptr && (at == nullptr || better(h, *at))) at = &h;
   if (at == nullptr) at = &hangs.front();
   std::vector<const RankFailure*> visited;
   std::vector<int64_t> entered, missing;
@@ -328,7 +332,9 @@ FirstCause explain_hang(const Evidence& evidence, const std::vector<RankFailure>
   FirstCause cause;
   cause.kind = ErrorKind::hang;
   cause.message = fmt::format("{}, {}: {}", step_words(at->step), at->operation, what);
-  if (!at->group_ranks.empty())
+  if (at->group_ranks.empty())
+    cause.message = fmt::format("rank {} on {}: {}", at->rank, host_of(*evidence.job, at->rank), cause.message);
+  else
     cause.message += fmt::format("; entered by {}; not by {}", list(entered), list(missing));
   for (const int64_t rank : missing) {
     std::string line = where(rank) + ": ";

@@ -90,6 +90,25 @@ TEST_CASE("a compute thread that stays at one place is reported, one that moves 
              Catch::Contains("the compute thread has not moved for 0.") && Catch::Contains("forward ffn, layer 19"));
 }
 
+TEST_CASE("a thread that waits in an operation is reported with it, however long it was at its place before",
+          "[comm][watchdog]") {
+  Recorder recorder;
+  Listener heard;
+  const Watchdog watchdog(recorder, 0.2, heard.callback());
+  recorder.set_place("backward");
+  sleep_ms(120);  // computes, then waits: its place is past the limit first
+  Request waits;
+  waits.operation = Operation::barrier;
+  recorder.begin(GroupInfo{.id = 1, .axis = "data", .ranks = {0, 1}}, waits);
+  std::future<HangReport> future = heard.first.get_future();
+  REQUIRE(future.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  const HangReport report = future.get();
+  REQUIRE(report.operation.has_value());
+  CHECK(report.operation->operation == Operation::barrier);
+  CHECK(report.waited_s > 0.2);
+  CHECK(report.in_place_s > report.waited_s);
+}
+
 TEST_CASE("an extension holds the watchdog back while it lives, and names the work when it fires", "[comm][watchdog]") {
   Recorder recorder;
   Listener heard;

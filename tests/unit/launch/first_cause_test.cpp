@@ -130,6 +130,21 @@ TEST_CASE("a rank that is stuck in its own work is the end of the chain", "[laun
   CHECK_THAT(cause.message + cause.details.at(0), Contains("read the batch") && Contains("no operation under way"));
 }
 
+TEST_CASE("a rank that only says where it stands hides no rank that never came", "[launch]") {
+  // 0 is at its place for longer than in its operation; 2 waits in one that 3, which is stopped, never entered.
+  const Job job = job_of(4);
+  RankFailure stands = hang(0, "", {}, -1, 1);
+  stands.message = "the compute thread has not moved for 3 s; step 12";
+  const FirstCause cause = first_cause({.job = &job,
+                                        .failures = {stands, hang(2, "tensor", {2, 3}, 41, 3)},
+                                        .processes = {{.pid = 77, .parent = 1, .state = 'T', .rank = 3}}});
+  CHECK_THAT(cause.message, Contains("all_reduce #41") && Contains("entered by rank 2; not by rank 3"));
+  CHECK_THAT(cause.details.at(0), Contains("rank 3 on n1 (pid 77)") && Contains("stopped"));
+  // With no operation anywhere the rank itself is named.
+  CHECK_THAT(first_cause({.job = &job, .failures = {stands}}).message,
+             Contains("rank 0 on n0: step 12, forward head: the compute thread has not moved"));
+}
+
 TEST_CASE("a launcher that ends before any rank started is blamed on the argument it names", "[launch]") {
   const Job job = job_of(2);
   const auto ended = [&](std::vector<std::string> lines, std::vector<std::string> arguments,
