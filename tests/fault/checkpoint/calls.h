@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace trainctl::testing {
@@ -43,7 +44,12 @@ inline constexpr std::array<SystemCall, 25> kFileCalls = {{
 
 // A writer thread numbers its calls from here on: before anything else it makes this many empty ones of each kind, and
 // the main thread never comes so far. So "the N-th call of a thread" (strace counts by thread) names one call.
-// The threads of later saves, whose calls are not meant, begin where no writer thread of the first comes.
-inline constexpr int kWriterThreadFirstCall = 250, kLaterThreadFirstCall = 1000;
+inline constexpr int64_t kWriterThreadFirstCall = 250;
+
+// Nor may a thread of a later save make the call that is meant: where that is the main thread's it begins as a writer
+// does, else it never comes so far.
+inline constexpr int64_t later_thread_first_call(int64_t meant) {
+  return meant <= kWriterThreadFirstCall ? kWriterThreadFirstCall : 0;
+}
 
 }  // namespace trainctl::testing

@@ -8,6 +8,7 @@
 #include "fault/checkpoint/calls.h"
 #include "fault/checkpoint/campaign.h"
 #include "fault/checkpoint/crash_disk.h"
+#include "fault/checkpoint/in_parallel.h"
 #include "fault/checkpoint/scenario.h"
 #include "fault/checkpoint/trace.h"
 #include "support/catch.h"
@@ -27,7 +28,7 @@ DiskLog record_save(const Scenario& scenario, const fs::path& scratch, const std
   const std::vector<DiskNode> before = read_tree(disk);
   std::string ranks;
   for (int64_t r = 0; r < scenario.world; ++r)
-    ranks += fmt::format("'{}' save '{}' {} {} '{}' 1 '{}' none & ", program("trainctl_save_probe"), folder.string(),
+    ranks += fmt::format("'{}' save '{}' {} {} '{}' 1 '{}' none 0 & ", program("trainctl_save_probe"), folder.string(),
                          scenario.name, r, (scratch / "meeting").string(), config);
   std::string calls = "clone,clone3,fork,vfork";
   for (const SystemCall& call : kFileCalls) calls += "," + std::string(call.name);
@@ -89,18 +90,24 @@ TEST_CASE(
       ScratchFolder scratch;
       const DiskLog log = record_save(scenario, scratch.path(), config);
       const size_t commit = committed_after(log);
-      const fs::path disk = scratch.path() / "after";
       std::mt19937_64 random(20);
       std::set<std::string> judged;  // the same tree may be left by many cuts
       for (CrashDisk crash(log);; crash.advance()) {
         const bool committed = crash.done() >= commit;
+        std::vector<std::vector<DiskNode>> trees;
         for (const auto& fates : fates_of(crash.open_questions(), random)) {
-          const std::vector<DiskNode> tree = crash.tree_after(fates, random);
-          if (!judged.insert(digest_of(tree) + (committed ? "+" : "-")).second) continue;
+          std::vector<DiskNode> tree = crash.tree_after(fates, random);
+          if (judged.insert(digest_of(tree) + (committed ? "+" : "-")).second) trees.push_back(std::move(tree));
+        }
+        const std::vector<std::string> faults = in_parallel(trees.size(), [&](int lane, size_t i) {
+          const fs::path disk = scratch.path() / fmt::format("after-{}", lane);
           fs::remove_all(disk);
-          write_tree(tree, 0, disk);
-          const Judgement verdict = judge(scenario, disk / "run" / "checkpoints", tried % 20 == 0);
-          const std::string fault = fault_after_power_loss(scenario, verdict, committed);
+          write_tree(trees[i], 0, disk);
+          const Judgement verdict =
+              judge(scenario, disk / "run" / "checkpoints", (static_cast<size_t>(tried) + i) % 20 == 0);
+          return fault_after_power_loss(scenario, verdict, committed);
+        });
+        for (const std::string& fault : faults) {
           ++tried;
           passed += fault.empty();
           CAPTURE(config, scenario.name, crash.done(), committed);

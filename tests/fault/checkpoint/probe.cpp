@@ -1,8 +1,8 @@
 // tests/fault/checkpoint/probe.cpp -- one rank of a run that saves, as a process to be killed or to be lied to; and the
 // judge that looks at what is left.
-//   trainctl_save_probe save  FOLDER SCENARIO RANK MEETING SAVES CONFIG CALL
+//   trainctl_save_probe save  FOLDER SCENARIO RANK MEETING SAVES CONFIG CALL NUMBER
 // With SAVES 2 it copies FOLDER to FOLDER.after between them, and goes on. CONFIG: a checkpoint section, "{}" for none.
-// CALL: the system call to be numbered (calls.h), or "all".
+// CALL: the system call to be numbered (calls.h), or "all"; NUMBER: the one of these that is meant.
 //   trainctl_save_probe judge FOLDER SCENARIO
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -24,11 +24,11 @@ namespace trainctl::testing {
 namespace {
 
 std::string numbered_calls;  // set once, before the first writer thread is made
-int empty_calls = kWriterThreadFirstCall;
+int64_t empty_calls = kWriterThreadFirstCall;
 
-void make_empty_calls(int count) {
+void make_empty_calls(int64_t count) {
   for (const SystemCall& call : kFileCalls)
-    for (int i = 0; i < count && (numbered_calls == "all" || numbered_calls == call.name); ++i)
+    for (int64_t i = 0; i < count && (numbered_calls == "all" || numbered_calls == call.name); ++i)
       ::syscall(call.number, -1L, -1L, -1L, -1L, -1L, -1L);
 }
 
@@ -82,7 +82,7 @@ int save(const std::vector<std::string>& arguments) {
     state.fill(next.salt);
     c.save(state.catalog, scalars_at(next.step), SaveReason::interval);
     for (const SaveOutcome& outcome : c.wait()) print(outcome);
-    empty_calls = kLaterThreadFirstCall;
+    empty_calls = later_thread_first_call(std::stoll(arguments.at(7)));
     // The other ranks wait for this one before they save again. In a thread, so that the main thread's numbers stay
     // low.
     if (i == 0 && saves > 1 && rank == 0 && std::filesystem::exists(folder))

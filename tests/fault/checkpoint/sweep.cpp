@@ -34,8 +34,7 @@ std::vector<CallPoint> save_path(int64_t rank, const std::vector<TracedCall>& ca
     begun = begun || is_empty_call(call);
     const bool is_main = call.thread == main_thread;
     if (!begun || is_empty_call(call) || (is_main && call.arguments.starts_with("1,"))) continue;
-    if (is_main ? call.number > kWriterThreadFirstCall
-                : call.number <= kWriterThreadFirstCall || call.number > kLaterThreadFirstCall)
+    if (is_main ? call.number > kWriterThreadFirstCall : call.number <= kWriterThreadFirstCall)
       throw std::runtime_error("the numbers of the threads overlap: raise kWriterThreadFirstCall");
     const CallPoint point{rank, call.name, call.number};
     const bool known = std::any_of(points.begin(), points.end(), [&](const CallPoint& p) {
@@ -52,7 +51,7 @@ Sweep::Sweep(const Scenario& scenario, const std::string& config) : scenario_(sc
   prepare(scenario, scratch_.path() / "prepared");
   const std::string log = (scratch_.path() / "log").string();
   for (int64_t rank = 0; rank < scenario.world; ++rank) {
-    const SaveRun undisturbed = run(rank, "all", {"-o", log, "-e", "trace=" + all_calls()}, 1, 20);
+    const SaveRun undisturbed = run(0, {rank, "all", 0}, {"-o", log, "-e", "trace=" + all_calls()}, 1, 20);
     for (const SubprocessResult& r : undisturbed.ranks)
       if (r.exit_code != 0 || r.out.find(" ok") == std::string::npos)
         throw std::runtime_error("an undisturbed save failed: " + r.out + r.err);
@@ -61,35 +60,37 @@ Sweep::Sweep(const Scenario& scenario, const std::string& config) : scenario_(sc
   }
 }
 
-std::vector<std::string> Sweep::command(int64_t rank, const std::string& call, int64_t saves) const {
+std::vector<std::string> Sweep::command(const fs::path& place, int64_t rank, const CallPoint& meant,
+                                        int64_t saves) const {
   return {program("trainctl_save_probe"),
           "save",
-          folder().string(),
+          (place / "checkpoints").string(),
           scenario_.name,
           std::to_string(rank),
-          (scratch_.path() / "meeting").string(),
+          (place / "meeting").string(),
           std::to_string(saves),
           config_,
-          call};
+          meant.call,
+          std::to_string(meant.number)};
 }
 
-SaveRun Sweep::run(int64_t victim, const std::string& call, const std::vector<std::string>& options, int64_t saves,
-                   double patience_s) {
-  fs::remove_all(folder());
-  fs::remove_all(folder().string() + kAfterFirstSave);
-  fs::remove(scratch_.path() / "meeting");
-  if (fs::exists(scratch_.path() / "prepared"))
-    fs::copy(scratch_.path() / "prepared", folder(), fs::copy_options::recursive);
+SaveRun Sweep::run(int lane, const CallPoint& meant, const std::vector<std::string>& options, int64_t saves,
+                   double patience_s) const {
+  const fs::path place = scratch_.path() / fmt::format("lane-{}", lane);
   SaveRun result;
-  result.folder = folder();
+  result.folder = place / "checkpoints";
+  fs::remove_all(place);
+  fs::create_directories(place);
+  if (fs::exists(scratch_.path() / "prepared"))
+    fs::copy(scratch_.path() / "prepared", result.folder, fs::copy_options::recursive);
   result.ranks.resize(static_cast<size_t>(scenario_.world));
   std::vector<std::unique_ptr<Subprocess>> others(result.ranks.size());
   for (size_t r = 0; r < others.size(); ++r)
-    if (static_cast<int64_t>(r) != victim)
-      others[r] = std::make_unique<Subprocess>(command(static_cast<int64_t>(r), "none", saves),
+    if (static_cast<int64_t>(r) != meant.rank)
+      others[r] = std::make_unique<Subprocess>(command(place, static_cast<int64_t>(r), {meant.rank, "none", 0}, saves),
                                                SubprocessOptions{.timeout_s = patience_s});
-  result.ranks[static_cast<size_t>(victim)] =
-      testing::run(traced(options, command(victim, call, saves)), SubprocessOptions{.timeout_s = 60});
+  result.ranks[static_cast<size_t>(meant.rank)] =
+      testing::run(traced(options, command(place, meant.rank, meant, saves)), SubprocessOptions{.timeout_s = 60});
   for (size_t r = 0; r < others.size(); ++r)
     if (others[r]) result.ranks[r] = others[r]->wait();
   return result;

@@ -31,11 +31,11 @@ class Sweep {
   // Every call of every rank that belongs to an undisturbed save, in the order in which they happen.
   const std::vector<CallPoint>& points() const { return points_; }
 
-  // Prepares the folder anew and saves `saves` times, rank `victim` under strace with `options` and with its
-  // calls of `call` numbered ("all": of every kind). The other ranks get
-  // `patience_s` more after the victim's end, and are then killed, as a launcher does.
-  SaveRun run(int64_t victim, const std::string& call, const std::vector<std::string>& options, int64_t saves,
-              double patience_s);
+  // Prepares the folder of `lane` anew and saves `saves` times, rank `meant.rank` under strace with `options` and with
+  // its calls of `meant.call` numbered ("all": of every kind). The other ranks get `patience_s` more after its end, and
+  // are then killed, as a launcher does. Different lanes may run at once.
+  SaveRun run(int lane, const CallPoint& meant, const std::vector<std::string>& options, int64_t saves,
+              double patience_s) const;
 
   // The judge's verdict on `folder`, from a process of its own.
   Judgement judge(const std::filesystem::path& folder) const;
@@ -43,8 +43,8 @@ class Sweep {
   const Scenario& scenario() const { return scenario_; }
 
  private:
-  std::vector<std::string> command(int64_t rank, const std::string& call, int64_t saves) const;
-  std::filesystem::path folder() const { return scratch_.path() / "checkpoints"; }
+  std::vector<std::string> command(const std::filesystem::path& place, int64_t rank, const CallPoint& meant,
+                                   int64_t saves) const;
 
   const Scenario& scenario_;
   std::string config_;
