@@ -96,11 +96,10 @@ std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::
 void ensure_not_removed(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::symlink_status(folder, ignored).type() != std::filesystem::file_type::not_found) return;
-  fail(
-      ErrorKind::checkpoint,
-      fmt::format("{} was removed while it was read: a run in progress keeps its newest checkpoint.keep states; take a "
-                  "newer one, or keep one first: trainctl checkpoint mark pin PATH --reason WHY",
-                  folder.string()));
+  fail(ErrorKind::checkpoint,
+       fmt::format("{} was removed meanwhile: a run in progress keeps its newest checkpoint.keep states; take a "
+                   "newer one, or keep one first: trainctl checkpoint mark pin PATH --reason WHY",
+                   folder.string()));
 }
 
 Progress progress_bar(std::string_view what) {

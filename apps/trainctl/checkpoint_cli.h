@@ -36,10 +36,10 @@ std::string date_of(int64_t ns);  // "2025-03-01 12:00:00 UTC"
 std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
                                         const WhyNot& why_not = unless_usable);
 
-// After a failure to read `folder`: throws Error{checkpoint} when that is because it was removed meanwhile.
+// After a failure at `folder`: throws Error{checkpoint} when that is because it was removed meanwhile.
 void ensure_not_removed(const std::filesystem::path& folder);
 
-// What `read` gives, which reads the checkpoints `folders`.
+// What `read` gives, which reads or marks the checkpoints `folders`.
 template <typename Read>
 auto while_there(const std::vector<std::filesystem::path>& folders, Read read) {
   try {

@@ -134,17 +134,20 @@ void mark(const CheckpointOptions& given) {
   if (!is_folder(folder)) fail(ErrorKind::checkpoint, fmt::format("there is no checkpoint at {}", folder.string()));
   bool changed = true;
   std::string looked;
-  if (o.verdict == "unusable") {
-    changed = mark_unusable(folder, o.reason, std::string(kMarkedByHand), "");
-  } else if (o.verdict == "usable") {
-    const UsableAgain again = mark_usable(folder, progress_bar("verifying"));
-    changed = again.changed;
-    looked = again.looked;
-  } else if (o.verdict == "pin")
-    pin_checkpoint(folder, o.reason);
-  else
-    changed = unpin_checkpoint(folder);
-  const CheckpointInfo info = inspect_folder(folder);
+  const CheckpointInfo info = while_there({folder}, [&] {
+    if (o.verdict == "pin") return pin_checkpoint(folder, o.reason);
+    if (o.verdict == "unusable") {
+      changed = mark_unusable(folder, o.reason, std::string(kMarkedByHand), "");
+    } else if (o.verdict == "usable") {
+      const UsableAgain again = mark_usable(folder, progress_bar("verifying"));
+      changed = again.changed;
+      looked = again.looked;
+    } else {
+      changed = unpin_checkpoint(folder);
+    }
+    return inspect_folder(folder);
+  });
+  ensure_not_removed(folder);
   if (o.json) return print_json({{"changed", changed}, {"looked", looked}, {"checkpoint", to_json(info)}});
   const std::string marks = marks_of(info), unchanged = o.verdict == "unusable" ? "its damage is proven, the mark that "
                                                                                   "says so stays; it is "

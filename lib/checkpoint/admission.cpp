@@ -48,10 +48,9 @@ void drop_superseded(const fs::path& root) {
   for (const std::string& entry : names_in(root)) {
     if (!entry.starts_with(kSupersededPrefix)) continue;
     const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
-    if (step_of_folder(name) && !is_pinned(root / entry) &&
-        inspect_folder(root / name).state == CheckpointState::usable) {
+    if (step_of_folder(name) && inspect_folder(root / name).state == CheckpointState::usable) {
       try {
-        move_to_trash(root / entry);
+        move_unpinned_to_trash(root / entry);
       } catch (const Error&) {
       }
     }

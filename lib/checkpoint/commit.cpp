@@ -139,7 +139,7 @@ std::optional<fs::path> clear_final_name(const SaveJob& job) {
   const fs::path final_folder = job.final_folder();
   if (!fs::exists(fs::symlink_status(final_folder))) return std::nullopt;
   const std::string name = final_folder.filename().string();
-  if (inspect_folder(final_folder).state == CheckpointState::incomplete) {
+  if (inspect_folder(final_folder).state == CheckpointState::incomplete && !is_pinned(final_folder)) {
     move_to_trash(final_folder);
     return std::nullopt;
   }
@@ -241,7 +241,7 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
     if (job.readback) proof = read_back(job, digest, closed);
     if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
     if (!proof.note.empty()) return {digest, proof.note};          // nor for one that was to be proven and is not
-    if (aside && !is_pinned(*aside)) move_to_trash(*aside);
+    if (aside) move_unpinned_to_trash(*aside);
     if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
     apply_retention(job.root, {job.keep, job.keep_every_steps});
     job.reached(SavePoint::retained);

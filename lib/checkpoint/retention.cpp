@@ -45,6 +45,47 @@ std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& polic
   return folders;
 }
 
+// The folder's place while it is taken away.
+fs::path trash_for(const fs::path& folder) {
+  std::string name = folder.filename().string();
+  if (name.starts_with('.')) name.erase(0, 1);
+  return folder.parent_path() / fmt::format("{}{}-{}", kTrashPrefix, name, random_hex(8));
+}
+
+// "step-00000012", of which this is the trash; "" for any other name.
+std::string trashed_name(std::string_view trash) {
+  if (!trash.starts_with(kTrashPrefix)) return "";
+  trash.remove_prefix(kTrashPrefix.size());
+  const std::string name(trash.substr(0, trash.rfind('-')));
+  return step_of_folder(name) ? name : "";
+}
+
+bool is_being_removed(const fs::path& folder) {
+  for (const std::string& name : names_in(folder.parent_path()))
+    if (trashed_name(name) == folder.filename()) return true;
+  return false;
+}
+
+void remove_trash(const fs::path& trash) {
+  if (::unlink((trash / kCommittedName).c_str()) != 0 && errno != ENOENT)
+    fail(ErrorKind::environment, fmt::format("cannot remove {}: {}", (trash / kCommittedName).string(),
+                                             std::generic_category().message(errno)));
+  std::string cause;
+  if (!remove_tree(trash, &cause))
+    fail(ErrorKind::environment, fmt::format("cannot remove all of {}: {}", trash.string(), cause));
+}
+
+// A process may have died between the rename and the look for a pin.
+bool give_back_pinned(const fs::path& root, const std::string& trash) {
+  const std::string name = trashed_name(trash);
+  if (name.empty() || regular_file_bytes(root / trash / kCommittedName) < 0 || !is_pinned(root / trash)) return false;
+  std::error_code unknown;
+  if (fs::symlink_status(root / name, unknown).type() != fs::file_type::not_found) return false;  // it has a successor
+  rename_to_new_name(root / trash, root / name);
+  sync_directory(root);
+  return true;
+}
+
 bool remove_marker(const fs::path& marker) {
   if (::unlink(marker.c_str()) != 0) {
     if (errno == ENOENT) return false;
@@ -59,14 +100,14 @@ bool remove_marker(const fs::path& marker) {
 
 std::vector<fs::path> apply_retention(const fs::path& root, const RetentionPolicy& policy) {
   std::vector<fs::path> folders = surplus(root, policy, false);
-  for (const fs::path& folder : folders) move_to_trash(folder);
+  std::erase_if(folders, [](const fs::path& folder) { return !move_unpinned_to_trash(folder); });
   return folders;
 }
 
 std::vector<fs::path> prune_checkpoints(const fs::path& root, const RetentionPolicy& policy, bool dry_run) {
   std::vector<fs::path> folders = surplus(root, policy, true);
   if (dry_run) return folders;
-  for (const fs::path& folder : folders) move_to_trash(folder);
+  std::erase_if(folders, [](const fs::path& folder) { return !move_unpinned_to_trash(folder); });
   empty_trash(root);
   return folders;
 }
@@ -76,23 +117,31 @@ void move_to_trash(const fs::path& folder) {
     remove_marker(folder);
     return;
   }
-  const fs::path root = folder.parent_path();
-  std::string name = folder.filename().string();
-  if (name.starts_with('.')) name.erase(0, 1);
-  const fs::path trash = root / fmt::format("{}{}-{}", kTrashPrefix, name, random_hex(8));
+  const fs::path trash = trash_for(folder);
   rename_to_new_name(folder, trash);
-  sync_directory(root);
-  if (::unlink((trash / kCommittedName).c_str()) != 0 && errno != ENOENT)
-    fail(ErrorKind::environment, fmt::format("cannot remove {}: {}", (trash / kCommittedName).string(),
-                                             std::generic_category().message(errno)));
-  std::string cause;
-  if (!remove_tree(trash, &cause))
-    fail(ErrorKind::environment, fmt::format("cannot remove all of {}: {}", trash.string(), cause));
+  sync_directory(folder.parent_path());
+  remove_trash(trash);
+}
+
+bool move_unpinned_to_trash(const fs::path& folder) {
+  if (is_pinned(folder)) return false;
+  if (fs::is_symlink(fs::symlink_status(folder))) {
+    move_to_trash(folder);
+    return true;
+  }
+  const fs::path trash = trash_for(folder);
+  rename_to_new_name(folder, trash);
+  // A pin that was written until the rename is in it. One that comes later finds no folder of its name, and says so.
+  const bool pinned = is_pinned(trash);
+  if (pinned) rename_to_new_name(trash, folder);
+  sync_directory(folder.parent_path());
+  if (!pinned) remove_trash(trash);
+  return !pinned;
 }
 
 void empty_trash(const fs::path& root) {
   for (const std::string& name : names_in(root))
-    if (name.starts_with(kTrashPrefix)) {
+    if (name.starts_with(kTrashPrefix) && !give_back_pinned(root, name)) {
       std::error_code ignored;
       if (!fs::is_symlink(fs::symlink_status(root / name, ignored))) fs::remove(root / name / kCommittedName, ignored);
       remove_tree(root / name);
@@ -112,8 +161,27 @@ bool mark_unusable(const fs::path& folder, const std::string& reason, const std:
 
 bool remove_unusable(const fs::path& folder) { return remove_marker(folder / kUnusableName); }
 
-void pin_checkpoint(const fs::path& folder, const std::string& reason) {
-  write_file_atomically(folder / kPinnedName, to_text(Pinned{reason, wall_clock_ns()}));
+CheckpointInfo pin_checkpoint(const fs::path& folder, const std::string& reason) {
+  const CheckpointState before = inspect_folder(folder).state;
+  try {
+    write_file_atomically(folder / kPinnedName, to_text(Pinned{reason, wall_clock_ns()}));
+  } catch (const Error&) {
+    std::error_code unknown;
+    if (fs::exists(folder, unknown) || unknown) throw;
+  }
+  // A run in progress may be taking the folder away: it gives it back if it sees the pin, and must be seen to. Gone
+  // twice in a row: a rename between the two looks is no removal.
+  int gone = 0;
+  for (PatientWait wait(10, std::chrono::milliseconds(50));; wait.sleep()) {
+    CheckpointInfo info = inspect_folder(folder);
+    const bool leaving = !wait.expired() && is_being_removed(folder);
+    if (info.pinned && is_pinned(folder) && (info.state == before || !leaving)) return info;
+    gone = leaving ? 0 : gone + 1;
+    if (gone >= 2)
+      fail(ErrorKind::checkpoint, fmt::format("{} was removed while it was being pinned; nothing is pinned: a run in "
+                                              "progress keeps its newest checkpoint.keep states, pin a newer one",
+                                              folder.string()));
+  }
 }
 
 bool unpin_checkpoint(const fs::path& folder) { return remove_marker(folder / kPinnedName); }

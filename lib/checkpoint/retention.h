@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/scan.h"
+
 namespace trainctl {
 
 struct RetentionPolicy {
@@ -27,7 +29,11 @@ std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path
 
 // Renames `folder` to .trash-<name>-<random> in the same place, removes COMMITTED, then everything.
 void move_to_trash(const std::filesystem::path& folder);
-void empty_trash(const std::filesystem::path& root);  // what an interrupted removal left
+// The same unless it is pinned, now or between the rename and the removal of COMMITTED: then it gets its name back, and
+// false.
+bool move_unpinned_to_trash(const std::filesystem::path& folder);
+void empty_trash(
+    const std::filesystem::path& root);  // what an interrupted removal left; a pinned one gets its name back
 
 // Writes the tombstone. An older one is replaced, its words kept in the evidence; but one that proves damage
 // (Unusable::proves_damage) does not give way to one that does not: false, and nothing is written.
@@ -36,8 +42,9 @@ bool mark_unusable(const std::filesystem::path& folder, const std::string& reaso
 // Takes the tombstone away, without a look at what it said: mark_usable (verify.h) looks. False when it had none.
 bool remove_unusable(const std::filesystem::path& folder);
 
-// PINNED: retention and prune leave it alone. unpin: false when it had no pin.
-void pin_checkpoint(const std::filesystem::path& folder, const std::string& reason);
+// PINNED: retention and prune leave it alone, also those that run meanwhile. Returns what the folder then looks like;
+// throws Error{checkpoint} when it went before the pin was seen. unpin: false when it had no pin.
+CheckpointInfo pin_checkpoint(const std::filesystem::path& folder, const std::string& reason);
 bool unpin_checkpoint(const std::filesystem::path& folder);
 bool is_pinned(const std::filesystem::path& folder);  // or may be: this process may not look
 
