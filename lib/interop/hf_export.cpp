@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/restore_weights.h"
 #include "checkpoint/safetensors.h"
 #include "interop/byte_tokenizer.h"
 #include "interop/checkpoint_model.h"
@@ -78,6 +79,7 @@ class Export {
     report_.manifest_sha256 = reader_.info().manifest_sha256;
     report_.step = reader_.manifest().step;
     report_.tensors = static_cast<int64_t>(model_.tensors.size());
+    report_.source = model_.source;
     for (const HfTensor& t : model_.tensors) report_.parameters = checked_add(report_.parameters, t.shape.numel());
     report_.bytes = checked_mul(report_.parameters, size_of(options_.dtype));
     if (model_.tokenizer == "bytes" && !holds_byte_tokenizer())
@@ -172,17 +174,9 @@ class Export {
   }
 
   void append(SafetensorsWriter& writer, const HfTensor& t) {
-    const DType stored = reader_.find(t.parts.front(), "weight")->dtype;
-    buffer_.resize(std::max(buffer_.size(), static_cast<size_t>(t.shape.numel() * size_of(stored))));
-    int64_t at = 0, rows = 0;
-    for (size_t i = 0; i < t.parts.size(); ++i) {
-      const Shape& shape = t.part_shapes[i];
-      Box whole{shape, shape};
-      for (int d = 0; d < shape.rank(); ++d) whole.offset[d] = 0;
-      reader_.read(*reader_.find(t.parts[i], "weight"), whole, stored, buffer_.data() + at);
-      at += shape.numel() * size_of(stored);
-      rows += shape[0];
-    }
+    const DType stored = read_weights(reader_, t.parts, buffer_);
+    int64_t rows = 0;
+    for (const Shape& shape : t.part_shapes) rows += shape[0];
     dispatch<float, bf16>(stored, [&]<class In> {
       dispatch<float, bf16>(options_.dtype, [&]<class Out> {
         append_elements<In, Out>(writer, reinterpret_cast<const In*>(buffer_.data()), rows, t.shape.numel() / rows,
@@ -212,6 +206,7 @@ class Export {
                                  {"kind", reader_.manifest().kind},
                                  {"manifest_sha256", report_.manifest_sha256},
                                  {"dtype", name(options_.dtype)},
+                                 {"weights_from", report_.source},
                                  {"parameters", report_.parameters},
                                  {"notes", report_.notes},
                                  {"files", report_.files}};
