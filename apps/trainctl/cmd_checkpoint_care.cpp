@@ -165,8 +165,29 @@ void check_holds_checkpoints(const fs::path& root) {
                                           root.string()));
 }
 
+// prune takes from a run: what it would do elsewhere is not what somebody means who names one checkpoint.
+void check_is_no_checkpoint(const fs::path& path) {
+  const fs::path normal = fs::absolute(path / "").lexically_normal().parent_path();
+  if (is_folder(path / "checkpoints")) return;
+  const CheckpointInfo info = inspect_folder(normal);
+  const bool of_run = step_of_folder(normal.filename().string()) || is_superseded(info);
+  if (!of_run && !is_checkpoint_folder(path)) return;
+  if (!of_run)
+    fail(ErrorKind::usage,
+         fmt::format("{} is one checkpoint{} that is of no run, so prune has nothing to choose from. When it is needed "
+                     "no more, remove its folder (rm -r)",
+                     path.string(), info.kind.empty() ? "" : fmt::format(" (kind {})", info.kind)));
+  const fs::path root = normal.parent_path(), run = run_around(root).root;
+  fail(ErrorKind::usage,
+       fmt::format("{0} is one checkpoint, and prune chooses among all of a run: give {1}. To keep this one: trainctl "
+                   "checkpoint mark pin {0} --reason WHY. To have nothing load it: trainctl checkpoint mark unusable "
+                   "{0} --reason WHY. No command removes one alone: once the run has ended, remove its folder (rm -r)",
+                   path.string(), root.filename() == "checkpoints" ? run.string() : root.string()));
+}
+
 void prune(const CheckpointOptions& o) {
   const fs::path root = checkpoint_root_of(o.path);
+  check_is_no_checkpoint(o.path);
   std::optional<RunIsOver> over;
   check_holds_checkpoints(root);
   if (!o.dry_run)
