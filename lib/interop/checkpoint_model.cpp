@@ -61,6 +61,7 @@ void from_import(const json& provenance, const fs::path& folder, CheckpointModel
            "the model in its manifest is not one of this version: " + format_faults("provenance.model", faults));
   if (!is_resolved(model.config)) refuse(folder, "the model in its manifest (provenance.model) is not resolved");
   model.name = provenance.value("name", json("model")).is_string() ? provenance.value("name", "model") : "model";
+  if (provenance.value("tokenizer", json()) == "bytes") model.tokenizer = "bytes";
   json ids = json::object();
   const json given = provenance.value("special_ids", json::object());
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})

@@ -26,7 +26,7 @@ std::string source_text(const WeightSource& source);  // "from the f32 masters"
 struct CheckpointModel {
   std::string name;         // of the run, or of the folder that was imported
   ModelConfig config;       // resolved
-  std::string tokenizer;    // "bytes", or "" when the manifest names none
+  std::string tokenizer;    // "bytes" of a run with it, or of an import of its export; or "": another one, or none
   std::string special_ids;  // JSON {"bos_token_id", "eos_token_id", "pad_token_id"}, each null, an id or ids
   std::vector<HfTensor> tensors;
   std::vector<MetaRecord> meta;

@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/restore_weights.h"
@@ -101,7 +102,7 @@ class Export {
     if (!copy_meta("generation_config.json"))
       write("generation_config.json", hf_generation_config(special_ids_).dump(2) + "\n");
     for (const char* file : kTokenizerFiles) copy_meta(file);
-    if (holds_byte_tokenizer()) {
+    if (holds_byte_tokenizer() && model_.find_meta("tokenizer.json") == nullptr) {
       write("tokenizer.json", hf_byte_tokenizer(model_.config.vocab.value.value()).dump(2) + "\n");
       write("tokenizer_config.json", hf_byte_tokenizer_config().dump(2) + "\n");
     }
@@ -127,6 +128,7 @@ class Export {
   void write(const std::string& name, const std::string& text) {
     write_file_atomically(folder_ / name, text);
     report_.files.push_back(name);
+    digests_[name] = {static_cast<int64_t>(text.size()), xxh128_hex(text.data(), text.size())};
   }
 
   void write_shards() {
@@ -169,7 +171,8 @@ class Export {
       done_ += t->shape.numel() * size_of(options_.dtype);
       if (options_.progress) options_.progress(done_, report_.bytes);
     }
-    writer.finish();
+    const std::string digest = writer.finish();
+    digests_[name] = {static_cast<int64_t>(fs::file_size(folder_ / name)), digest};
     report_.files.push_back(name);
   }
 
@@ -198,6 +201,8 @@ class Export {
   void write_record() {
     report_.files.emplace_back(kExportRecord);
     std::sort(report_.files.begin(), report_.files.end());
+    ordered_json digests = ordered_json::object();
+    for (const auto& [name, digest] : digests_) digests[name] = {{"bytes", digest.bytes}, {"xxh128", digest.xxh128}};
     const ordered_json record = {{"format", "trainctl_export"},
                                  {"version", 1},
                                  {"to", "hf"},
@@ -209,7 +214,8 @@ class Export {
                                  {"weights_from", report_.source},
                                  {"parameters", report_.parameters},
                                  {"notes", report_.notes},
-                                 {"files", report_.files}};
+                                 {"files", report_.files},
+                                 {"digests", digests}};
     write_file_atomically(folder_ / kExportRecord, record.dump(2) + "\n");
   }
 
@@ -218,6 +224,7 @@ class Export {
   CheckpointModel model_;
   ordered_json special_ids_;
   HfExportReport report_;
+  FileDigests digests_;
   fs::path folder_;
   std::vector<char> buffer_;
   int64_t done_ = 0;

@@ -237,6 +237,7 @@ RawTensors raw_tensors(const fs::path& safetensors) {
 
 void put_hf_folder(const fs::path& folder, const nlohmann::json& config, const RawTensors& tensors) {
   fs::create_directories(folder);
+  fs::remove(folder / "trainctl_export.json");  // it is as the export wrote it no more
   put_bytes(folder / "config.json", config.dump());
   put_safetensors(folder / "model.safetensors", tensors);
 }
