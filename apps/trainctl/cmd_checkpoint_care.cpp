@@ -206,6 +206,11 @@ void prune(const CheckpointOptions& o) {
   for (const fs::path& folder : gone)
     print_out(fmt::format("{} {}\n", o.dry_run ? "would remove" : "removed", folder.string()));
   if (gone.empty()) print_out("nothing to remove\n");
+  if (o.dry_run)
+    print_out(
+        "dry run: nothing was removed. Not checked: whether the run still goes on, and whether what stays is whole; "
+        "where\nnone of the states kept is verified, prune first reads the newest, and keeps another if that is "
+        "damaged\n");
 }
 
 // The attempt that PATH names, or the newest one of a run that can be adopted.
@@ -282,7 +287,8 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
   one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->transform(whole_number(1));
   one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
       ->transform(whole_number(0));
-  one->add_flag("--dry-run", options->dry_run, "Only say what would go");
+  one->add_flag("--dry-run", options->dry_run,
+                "Only say what would go; what stays is not read, and a run in progress not noticed");
 
   one = add_checkpoint_subcommand(
       group, options, "adopt",

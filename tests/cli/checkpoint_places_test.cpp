@@ -79,8 +79,9 @@ TEST_CASE("a folder of checkpoints that may not be read is the environment's fau
   if (::geteuid() == 0 && run({"sh", "-c", "command -v setpriv"}).exit_code != 0) return;  // nobody else to be
   const Run r(2);
   fs::permissions(r.root() / folder_name_of(1), fs::perms::all);
-  for (const fs::perms left : {fs::perms::none, fs::perms::others_read | fs::perms::owner_read,
-                               fs::perms::others_exec | fs::perms::owner_exec}) {
+  // Everybody's rights: whoever is not root may be of its group.
+  constexpr auto kRead = static_cast<fs::perms>(0444), kEnter = static_cast<fs::perms>(0111);
+  for (const fs::perms left : {fs::perms::none, kRead, kEnter}) {
     INFO("permissions: " << static_cast<int>(left));
     fs::permissions(r.root(), left);
     for (const std::string& path : {r.dir(), r.root().string()})
@@ -116,7 +117,7 @@ TEST_CASE("a file or a link to nothing with the name of a step is told as that, 
     CHECK_THAT(got.err, Contains(r.at(7) + ": it is a file, not a folder") && Contains(r.at(2)));
   }
   CHECK_THAT(r.checkpoint({"list", r.at(7)}).err, Contains(r.at(7) + " is a file, not a folder"));
-  CHECK_THAT(r.checkpoint({"adopt", r.at(7)}).err, Contains("it is a file, not a folder"));
+  CHECK_THAT(r.checkpoint({"adopt", r.at(7)}).err, Contains(r.at(7) + " is a file, not a folder"));
   fs::create_symlink("gone", r.at(9));
   CHECK_THAT(r.checkpoint({"list", r.dir()}).out, Contains("it is a link to gone, which does not exist"));
   for (const auto& command :
@@ -150,6 +151,88 @@ TEST_CASE("prune takes a run and no single checkpoint, and says what there is fo
   for (int64_t step = 1; step <= 3; ++step) CHECK(fs::exists(r.at(step)));
   CHECK(r.checkpoint({"prune", r.dir(), "--keep", "1"}).exit_code == 0);
   CHECK_FALSE(fs::exists(r.at(1)));
+}
+
+TEST_CASE("diff counts what differs among what it compared, and the rest apart", "[cli][checkpoint]") {
+  const Run r(2);
+  const auto diff = [&r](const std::string& a, const std::string& b) {
+    return nlohmann::json::parse(r.checkpoint({"diff", a, b, "--json"}).out);
+  };
+  const nlohmann::json d = diff(r.at(1), r.at(2));
+  const int64_t all = std::ssize(small_model());
+  CHECK(d["compared"] == all);
+  CHECK(d["differ"].get<int64_t>() > 0);
+  CHECK(d["differ"].get<int64_t>() <= all);
+  CHECK(d["not_comparable"] == 0);
+  CHECK(diff(r.at(1), r.at(1))["differ"] == 0);
+
+  // Without one tensor, and with another one more.
+  std::vector<GlobalTensor> other = small_model();
+  const std::string gone = other.back().name;
+  other.back().name = "another.weight";
+  ThreadWorld ranks(1);
+  RankState state(other, 0, 1);
+  state.fill(1);
+  Checkpointer c =
+      build_checkpointer({}, options_for(r.folder.path() / "other", ranks.agreement(0)), state.arena(), state.catalog);
+  c.save(state.catalog, scalars_at(1), SaveReason::interval);
+  for (const SaveOutcome& outcome : c.wait()) REQUIRE(outcome.ok);
+  const std::string there = (r.folder.path() / "other" / folder_name_of(1)).string();
+  const nlohmann::json e = diff(r.at(1), there);
+  CHECK(e["compared"] == all - 1);
+  CHECK(e["not_comparable"] == 2);
+  CHECK(e["differ"].get<int64_t>() + 2 == std::ssize(e["tensors"]));
+  CHECK_THAT(r.checkpoint({"diff", r.at(1), there}).out,
+             Contains(std::to_string(all - 1) + " tensors compared, ") && Contains("2 tensors not comparable"));
+}
+
+TEST_CASE("a damaged block met by a tool comes with the way on, and that works", "[cli][checkpoint]") {
+  const Run r(2);
+  const std::string file = r.at(2) + "/data/optim-r00001.safetensors";
+  put_byte(file, file_bytes(file).size() - 2, '#');
+  const SubprocessResult refused = r.checkpoint({"diff", r.dir(), r.at(1)});
+  CHECK(refused.exit_code == 5);
+  CHECK_THAT(refused.err, Contains("trainctl checkpoint verify --full " + r.at(2)));
+  CHECK(r.checkpoint({"verify", "--full", r.at(2)}).exit_code == 5);
+  CHECK_THAT(r.checkpoint({"diff", r.dir(), r.at(1)}).out, Contains("the same state"));
+}
+
+TEST_CASE("mark usable says what keeps it from taking the mark away", "[cli][checkpoint]") {
+  const Run r(1);
+  fs::create_directories(r.at(1) + "/UNUSABLE/in");
+  const SubprocessResult got = r.checkpoint({"mark", "usable", r.at(1)});
+  CHECK(got.exit_code == 3);
+  CHECK_THAT(got.err, Contains(r.at(1) + "/UNUSABLE: it is a folder") && Contains("by hand"));
+  CHECK(fs::exists(r.at(1) + "/UNUSABLE/in"));
+  fs::remove_all(r.at(1) + "/UNUSABLE");
+  if (::geteuid() == 0 && run({"sh", "-c", "command -v setpriv"}).exit_code != 0) return;  // nobody else to be
+  REQUIRE(r.checkpoint({"mark", "unusable", r.at(1), "--reason", "x"}).exit_code == 0);
+  fs::permissions(r.at(1), static_cast<fs::perms>(0555));
+  const SubprocessResult kept = r.checkpoint({"mark", "usable", r.at(1)}, true);
+  CHECK(kept.exit_code == 3);
+  CHECK_THAT(kept.err, Contains("cannot remove the mark " + r.at(1) + "/UNUSABLE: Permission denied"));
+  fs::permissions(r.at(1), fs::perms::all);
+}
+
+TEST_CASE("a dry run of prune says that nothing was removed, and what it did not look at", "[cli][checkpoint]") {
+  const Run r(2);
+  const SubprocessResult dry = r.checkpoint({"prune", r.dir(), "--keep", "1", "--dry-run"});
+  CHECK(dry.exit_code == 0);
+  CHECK_THAT(dry.out,
+             Contains("would remove " + r.at(1)) && Contains("nothing was removed") && Contains("Not checked"));
+  CHECK(fs::exists(r.at(1)));
+  CHECK_THAT(r.checkpoint({"prune", r.dir(), "--keep", "1"}).out, !Contains("dry run"));
+}
+
+TEST_CASE("a checkpoint that another of its step has superseded is named by its folder", "[cli][checkpoint]") {
+  const Run r(2);
+  const fs::path old = r.root() / (".superseded-" + folder_name_of(2) + "-" + std::string(32, 'a'));
+  fs::copy(r.at(2), old, fs::copy_options::recursive);
+  const std::string path = old.string();
+  CHECK(nlohmann::json::parse(r.checkpoint({"inspect", path, "--json"}).out)["folder"] == path);
+  CHECK(r.checkpoint({"verify", "--full", path}).exit_code == 0);
+  CHECK_THAT(r.checkpoint({"diff", path, r.at(2)}).out, Contains("the same state"));
+  CHECK(nlohmann::json::parse(r.checkpoint({"inspect", r.dir(), "--step", "2", "--json"}).out)["folder"] == r.at(2));
 }
 
 }  // namespace trainctl::testing
