@@ -93,6 +93,12 @@ std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::
   return chosen.folder;
 }
 
+void ensure_readable(const CheckpointInfo& info) {
+  if (may_not_be_read(info))
+    fail(ErrorKind::environment,
+         fmt::format("{} can be neither judged nor used: {}", info.folder.string(), info.reason));
+}
+
 void ensure_not_removed(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::symlink_status(folder, ignored).type() != std::filesystem::file_type::not_found) return;

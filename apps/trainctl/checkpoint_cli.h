@@ -36,6 +36,9 @@ std::string date_of(int64_t ns);  // "2025-03-01 12:00:00 UTC"
 std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, std::optional<int64_t> step,
                                         const WhyNot& why_not = unless_usable);
 
+// Throws Error{environment} for a checkpoint that may not be read: it can be neither judged nor used.
+void ensure_readable(const CheckpointInfo& info);
+
 // After a failure at `folder`: throws Error{checkpoint} when that is because it was removed meanwhile.
 void ensure_not_removed(const std::filesystem::path& folder);
 

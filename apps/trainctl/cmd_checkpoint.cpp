@@ -162,6 +162,7 @@ void print_classes(const std::vector<StateClass>& classes, int indent) {
 void inspect(const CheckpointOptions& o) {
   const std::filesystem::path folder = chosen_checkpoint(o.path, o.step);
   const CheckpointInfo info = inspect_folder(folder);
+  ensure_readable(info);
   const Manifest m = while_there({folder}, [&] { return read_manifest(folder); });
   if (o.json) {
     ordered_json value = to_json(info);

@@ -91,6 +91,7 @@ void verify(const CheckpointOptions& o) {
     else if (!report.wrong.empty() && report.info.state == CheckpointState::unusable)
       print_out("marked UNUSABLE: nothing loads it by mistake\n");
   }
+  ensure_readable(report.info);
   const bool only_marked = report.info.state == CheckpointState::unusable && report.info.beneath.empty() &&
                            report.faults.size() == 1 && report.wrong.empty() && (o.full || !report.info.proven_damaged);
   if (only_marked)

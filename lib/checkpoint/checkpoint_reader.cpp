@@ -87,7 +87,8 @@ struct CheckpointReader::Part {
 CheckpointReader::CheckpointReader(const std::filesystem::path& folder, IoOptions io)
     : info_(inspect_folder(folder, &manifest_)), blocks_(info_.folder, std::move(io)) {
   if (info_.state != CheckpointState::usable)
-    fail(ErrorKind::checkpoint, fmt::format("{} cannot be used: {}", folder.string(), info_.reason));
+    fail(may_not_be_read(info_) ? ErrorKind::environment : ErrorKind::checkpoint,
+         fmt::format("{} cannot be used: {}", folder.string(), info_.reason));
   make_index();
 }
 

@@ -27,7 +27,7 @@ struct ReadRequest {
 
 class CheckpointReader {
  public:
-  // Throws Error{checkpoint} with the reason when the folder is not usable.
+  // Throws Error{checkpoint} with the reason when the folder is not usable, Error{environment} when it may not be read.
   explicit CheckpointReader(const std::filesystem::path& folder, IoOptions io = {});
   // The same for a folder that another rank has found usable: from the text of its manifest.json, which must have this
   // SHA-256. No file is looked at before it is read, and then block by block. Throws Error{checkpoint}.

@@ -297,6 +297,8 @@ std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root, Look look) {
   return all;
 }
 
+bool may_not_be_read(const CheckpointInfo& info) { return info.unreadable && info.state == CheckpointState::damaged; }
+
 bool is_superseded(const CheckpointInfo& info) {
   return info.folder.filename().string().starts_with(kSupersededPrefix);
 }

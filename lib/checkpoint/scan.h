@@ -57,6 +57,8 @@ std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root, 
 // Throws Error{checkpoint} unless `relative` is a regular file of `bytes` bytes in `folder`, by plain folders only.
 void check_plain_file(const std::filesystem::path& folder, const std::string& relative, int64_t bytes);
 
+// Of inspect_folder: this process may not read it, or the disk fails, so nothing is known of it.
+bool may_not_be_read(const CheckpointInfo& info);
 bool is_superseded(const CheckpointInfo& info);  // by its name: another state of the same step has taken its place
 
 // For messages: "steps 30 (usable), 20 (damaged)", in the order given; "none at all".

@@ -78,7 +78,7 @@ TEST_CASE("a folder of checkpoints that may not be read is the environment's fau
           "[cli][checkpoint]") {
   if (::geteuid() == 0 && run({"sh", "-c", "command -v setpriv"}).exit_code != 0) return;  // nobody else to be
   const Run r(2);
-  fs::permissions(r.root() / folder_name_of(1), fs::perms::all);
+  for (const int64_t step : {1, 2}) fs::permissions(r.at(step), fs::perms::all);
   // Everybody's rights: whoever is not root may be of its group.
   constexpr auto kRead = static_cast<fs::perms>(0444), kEnter = static_cast<fs::perms>(0111);
   for (const fs::perms left : {fs::perms::none, kRead, kEnter}) {
@@ -93,6 +93,22 @@ TEST_CASE("a folder of checkpoints that may not be read is the environment's fau
   }
   fs::permissions(r.root(), fs::perms::all);
   CHECK(r.checkpoint({"list", r.dir()}, true).exit_code == 0);
+  // One step that may not be read: named, it is the environment's fault too; of a run it is passed over and kept.
+  for (const char* inside : {".", "data", "manifest.json"}) {
+    INFO(inside);
+    fs::permissions(fs::path(r.at(2)) / inside, fs::perms::none);
+    for (const Commands commands = Run::commands(r.at(2)); const auto& command : commands) {
+      if (command[0] == "mark" || command[0] == "list" || command[0] == "prune" || command[0] == "adopt") continue;
+      const SubprocessResult got = r.checkpoint(command, true);
+      CHECK(got.exit_code == 3);
+      CHECK_THAT(got.err, Contains(r.at(2)) && Contains("Permission denied") && !Contains("not whole"));
+    }
+    CHECK(r.checkpoint({"verify", r.dir()}, true).exit_code == 3);
+    CHECK_THAT(r.checkpoint({"inspect", r.dir()}, true).err, Contains("passed over " + r.at(2) + " (damaged)"));
+    CHECK(r.checkpoint({"prune", r.dir(), "--keep", "1"}, true).exit_code == 0);
+    CHECK(fs::exists(r.at(1)));
+    fs::permissions(fs::path(r.at(2)) / inside, fs::perms::all);
+  }
 }
 
 TEST_CASE("a file or a link to nothing with the name of a step is told as that, kept, and in nobody's way",
