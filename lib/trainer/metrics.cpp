@@ -76,9 +76,9 @@ void keep_steps(const std::filesystem::path& path, int64_t last_step) {
   write_file_atomically(path, kept);
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step, LineWriter::MakeRoom make_room) {
   keep_steps(path, last_step);
-  writer_ = std::make_unique<LineWriter>(path);
+  writer_ = std::make_unique<LineWriter>(path, false, std::move(make_room));
 }
 
 void MetricsFile::step(const StepReport& r, int64_t consumed_tokens, int64_t model_flops, double peak_flops,

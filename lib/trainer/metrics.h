@@ -24,8 +24,8 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
 
 class MetricsFile {
  public:
-  // Of an earlier run in the same folder, steps up to `last_step` stay.
-  MetricsFile(const std::filesystem::path& path, int64_t last_step);
+  // Of an earlier run in the same folder, steps up to `last_step` stay. `make_room`: for a full disk.
+  MetricsFile(const std::filesystem::path& path, int64_t last_step, LineWriter::MakeRoom make_room = {});
   // consumed_tokens: of the run, this step included. peak_flops: of all ranks together; 0: mfu is null.
   void step(const StepReport& report, int64_t consumed_tokens, int64_t model_flops, double peak_flops,
             int64_t memory_peak_bytes);
