@@ -191,12 +191,28 @@ bool remove_tree(const fs::path& folder, std::string* cause) {
   return !fs::exists(fs::symlink_status(folder, gone));
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
+namespace {
+
+std::vector<std::string> names_until(const fs::path& folder, std::error_code& code) {
   std::vector<std::string> names;
-  std::error_code code;
   for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::error_code ignored;
+  return names_until(folder, ignored);
+}
+
+std::vector<std::string> readable_names_in(const fs::path& folder) {
+  std::error_code code;
+  std::vector<std::string> names = names_until(folder, code);
+  if (code && code != std::errc::no_such_file_or_directory)
+    throw file_error(ErrorKind::environment, "read", folder, code.value());
   return names;
 }
 
