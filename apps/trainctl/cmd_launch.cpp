@@ -125,7 +125,8 @@ void launch(const LaunchArguments& arguments) {
   plan.job.allow_intermediate = arguments.allow_intermediate;
   const std::optional<Job> earlier = earlier_job(arguments);
   plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier, warnings);
-  check_lost_states(arguments);
+  if (earlier) plan.job.seen = earlier->seen;
+  check_lost_states(arguments, plan.job.seen);
   remember_resume(plan.job, arguments, earlier, warnings);
   warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
 

@@ -64,10 +64,10 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   }
 }
 
-void check_lost_states(const LaunchArguments& a) {
+void check_lost_states(const LaunchArguments& a, const RunRecord& seen) {
   const RunPaths paths{a.run_dir};
   if (a.request.resume != "auto" || a.run_dir.empty() || has_states(paths)) return;
-  if (const std::string why = lost_states(paths); !why.empty()) fail(ErrorKind::checkpoint, why);
+  if (const std::string why = lost_states(paths, seen); !why.empty()) fail(ErrorKind::checkpoint, why);
 }
 
 void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,
@@ -146,8 +146,8 @@ EarlierRunFiles::EarlierRunFiles(const RunPaths& paths) : paths_(paths) {
 
 void EarlierRunFiles::put_back() const {
   if (!launch_.empty()) {
-    if (!recipe_.empty()) write_file_atomically(paths_.recipe(), recipe_);
-    write_file_atomically(paths_.launch(), launch_);
+    if (!recipe_.empty()) write_file_atomically(behind_links(paths_.recipe()), recipe_);
+    write_file_atomically(behind_links(paths_.launch()), launch_);
     return;
   }
   std::error_code ignored;

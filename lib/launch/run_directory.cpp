@@ -138,8 +138,8 @@ void write_run_files(const RunPaths& paths, const Job& job, const std::string& p
   make_directories(paths.logs());
   make_directories(paths.errors());
   make_directories(paths.checkpoints());
-  write_file_atomically(paths.recipe(), write_config(job.recipe).dump(2) + "\n");
-  write_file_atomically(paths.plan(), plan_json);
+  write_file_atomically(behind_links(paths.recipe()), write_config(job.recipe).dump(2) + "\n");
+  write_file_atomically(behind_links(paths.plan()), plan_json);
   save_job(job, paths.launch());
 }
 

@@ -108,6 +108,7 @@ class Supervisor {
     none_left_ = kill_descendants(kKillLimitS);
     take_output();
     take_metrics();
+    remember();
     progress_.finish();
     return {conclude(all_failures()), progress_.steps_made()};
   }
@@ -191,14 +192,36 @@ class Supervisor {
 
   void take_metrics() {
     for (const RunEvent& event : events_.poll()) {
-      if (event.level == kReadyEvent)
+      if (event.level == kReadyEvent) {
         silence_.ranks_are_ready();
-      else if (event.level == kStartEvent)
+      } else if (event.level == kStartEvent) {
         done_before_ = event.step;
-      else if (event.level != kSavedEvent)
+        seen_ = {event.step, std::min(seen_.saved_step, event.step)};
+      } else if (event.level == kSavedEvent) {
+        seen_.saved_step = event.step;
+      } else {
         progress_.message("trainctl: " + event.level + ": " + event.text);
+      }
     }
-    for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());
+    for (const MetricsLine& line : tail_.poll()) {
+      progress_.show(line, now_s());
+      if (!line.eval_loss) seen_.last_step = line.step;
+    }
+    const RunRecord& told = job_.seen;
+    if (seen_.saved_step < told.saved_step || (seen_.saved_step == 0) != (told.saved_step == 0) ||
+        (seen_.last_step == 0) != (told.last_step == 0))
+      remember();
+  }
+
+  // In launch.json; of a run that goes on, only that there is something to tell, and that something was taken back.
+  void remember() {
+    if (seen_ == job_.seen) return;
+    job_.seen = seen_;
+    try {
+      save_job(job_, paths_.launch());
+    } catch (const Error& e) {  // events.jsonl and metrics.jsonl are the first to tell
+      record(fmt::format("launch.json does not tell of the newest steps: {}", e.what()));
+    }
   }
 
   // The first report starts a clock: the job should end by itself, or is ended.
@@ -315,7 +338,7 @@ class Supervisor {
 
   std::string run_dir_option() const { return "--run-dir " + shell_quote(paths_.root.string()); }
 
-  const Job& job_;
+  Job job_;
   const SuperviseOptions& options_;
   RunPaths paths_;
   SignalGate signals_;
@@ -335,6 +358,7 @@ class Supervisor {
   std::vector<uintmax_t> log_sizes_;  // before the ranks were started
   std::optional<double> failed_at_, terminate_at_;
   int64_t done_before_ = 0;
+  RunRecord seen_ = job_.seen;
   int signals_seen_ = 0;
   bool output_open_ = true, none_left_ = true;
 };

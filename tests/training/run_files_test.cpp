@@ -1,0 +1,124 @@
+// tests/training/run_files_test.cpp -- files of a run directory that were lost, damaged, doubled or put elsewhere.
+#include <filesystem>
+#include <fstream>
+
+#include "support/local_runs.h"
+
+namespace trainctl::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Contains;
+
+using Words = std::vector<std::string>;
+
+Words steps(int64_t count, Words settings = {}, Words more = {}) {
+  for (const char* value : {"optimizer.schedule.kind=constant", "data.log_samples=true", "checkpoint.every_steps=2",
+                            "checkpoint.keep=9", "checkpoint.async=false"})
+    settings.insert(settings.begin(), value);
+  settings.push_back(kOneRank);
+  settings.push_back("runtime.steps=" + std::to_string(count));
+  return set(settings, std::move(more));
+}
+
+// A run named "run", its files, and what its metrics say: losses by step, each step once.
+struct OneRun {
+  Runs runs;
+  fs::path root = runs.path() / "run", metrics = root / "metrics.jsonl", events = root / "events.jsonl",
+           checkpoints = root / "checkpoints";
+  explicit OneRun(int64_t count, const Words& settings = {}) { runs.train("run", steps(count, settings)); }
+  SubprocessResult launch(int64_t count, const Words& settings = {}, const Words& more = {}) const {
+    return runs.launch("run", steps(count, settings, more));
+  }
+  fs::path state(int64_t step) const { return checkpoints / ("step-0000000" + std::to_string(step)); }
+  std::map<int64_t, double> losses() const {
+    const auto values = runs.metric("run", "loss");
+    CHECK(count_of(read_text(metrics), "\"loss\"") == std::ssize(values));
+    return values;
+  }
+};
+
+void write(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
+
+}  // namespace
+
+TEST_CASE("that a run saved is told by more than events.jsonl", "[training][files]") {
+  const OneRun run(4);
+  const std::string before = read_text(run.metrics), good = read_text(run.events);
+  fs::remove_all(run.checkpoints);
+  for (const std::string& text : {std::string(), std::string("\xff\xfe no event\n{}\n[]\n"), good.substr(0, 20)}) {
+    write(run.events, text);
+    const SubprocessResult r = run.launch(6);
+    refused(r, 5, "saved one of step 4");
+    CHECK_THAT(r.err, Contains("launch.json"));
+    CHECK(read_text(run.metrics) == before);
+  }
+  fs::remove(run.events);
+  refused(run.launch(6), 5, "saved one of step 4");
+  CHECK(read_text(run.metrics) == before);
+}
+
+TEST_CASE("a newest state that is gone without a trace among the checkpoints is told", "[training][files]") {
+  const OneRun run(6);
+  const auto first = run.losses();
+  const auto take_away = [&run] {
+    fs::remove_all(run.state(6));
+    fs::remove(run.checkpoints / "LATEST");
+  };
+  take_away();
+  const SubprocessResult r = run.launch(6);
+  INFO(r.out << r.err);
+  REQUIRE(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains("step 6 was saved") && Contains("the run continues from step 4"));
+  CHECK(run.losses() == first);
+  CHECK_THAT(run.launch(6).err, !Contains("was saved"));
+  // Who names an older state has left the newer ones; when they are gone, nobody misses them.
+  REQUIRE(run.launch(4, {}, {"--resume", run.state(4).string()}).exit_code == 0);
+  take_away();
+  const SubprocessResult back = run.launch(6);
+  CHECK(back.exit_code == 0);
+  CHECK_THAT(back.err, !Contains("was saved"));
+  CHECK(run.losses() == first);
+}
+
+TEST_CASE("a run without a checkpoint starts anew and keeps the lines of its first start", "[training][files]") {
+  const Words unsaved = {"checkpoint.every_steps=50", "checkpoint.at_end=false"};
+  const OneRun run(2, unsaved);
+  const std::string samples = (run.root / "samples.jsonl").string();
+  const std::string before = read_text(run.metrics), drawn = read_text(samples);
+  const SubprocessResult again = run.launch(3, unsaved);
+  INFO(again.out << again.err);
+  REQUIRE(again.exit_code == 0);
+  CHECK_THAT(again.err, Contains("training starts anew") && Contains("kept in metrics.jsonl.1"));
+  CHECK(read_text(run.metrics.string() + ".1") == before);
+  CHECK(read_text(samples + ".1") == drawn);
+  CHECK(run.losses().size() == 3);
+  fs::remove(run.metrics);
+  const SubprocessResult gone = run.launch(3, unsaved);
+  CHECK(gone.exit_code == 0);
+  CHECK_THAT(gone.err, Contains("had come to step 3") && Contains("metrics.jsonl is not there"));
+}
+
+TEST_CASE("metrics.jsonl may be a link to another disk, and hold noise and doubles", "[training][files]") {
+  const OneRun run(4);
+  const fs::path disk = run.runs.path() / "disk";
+  const std::string lines = read_text(run.metrics), noisy = "noise\n" + lines + lines + "{\"step\":3}\n";
+  const auto first = run.losses();
+  fs::create_directory(disk);
+  fs::remove(run.metrics);
+  write(disk / "m", noisy);
+  fs::create_symlink(disk / "m", run.metrics);
+  const SubprocessResult r = run.launch(6);
+  INFO(r.err);
+  REQUIRE(r.exit_code == 0);
+  CHECK_THAT(r.err,
+             Contains("left out 2 lines that could not be read, ") && Contains("lines of steps that it has twice"));
+  CHECK(fs::is_symlink(run.metrics));
+  CHECK(read_text(disk / "m").starts_with(lines));
+  CHECK(run.losses().size() == 6);
+  CHECK(read_text(run.metrics.string() + ".1") == noisy);
+  CHECK(std::distance(fs::directory_iterator(disk), {}) == 1);
+  CHECK_THAT(run.launch(6).err, !Contains("left out"));
+}
+
+}  // namespace trainctl::testing
