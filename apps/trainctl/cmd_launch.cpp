@@ -148,9 +148,12 @@ void launch(const LaunchArguments& arguments) {
     return;
   }
   const RunDirectory directory = open_run_directory(root, arguments.request.resume);
-  if (directory.continues)
-    for (const std::string& change : recipe_changes(paths, plan.job.recipe))
+  if (directory.continues && earlier) {
+    if (const std::string remark = recipe_file_remark(paths, earlier->recipe); !remark.empty())
+      print_warnings({remark});
+    for (const std::string& change : recipe_changes(earlier->recipe, plan.job.recipe))
       print_warnings({"the run continues with another recipe: " + change});
+  }
   const EarlierRunFiles before(paths);
   write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
   print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));

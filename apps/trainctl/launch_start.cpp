@@ -55,12 +55,7 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   try {
     return load_job(paths.launch());
   } catch (const Error& e) {
-    fail(
-        ErrorKind::input,
-        fmt::format("{}\nlaunch.json says what the run started from and what it passes over, so it is not gone on with "
-                    "as if it said nothing; put the file back, or go on from a checkpoint of this run in another "
-                    "--run-dir (--resume)",
-                    e.what()));
+    fail(ErrorKind::input, fmt::format("{}\n{}", e.what(), kWithoutLaunchJson));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/hostile_json.h"
 #include "support/local_runs.h"
 
 namespace trainctl::testing {
@@ -119,6 +120,59 @@ TEST_CASE("metrics.jsonl may be a link to another disk, and hold noise and doubl
   CHECK(read_text(run.metrics.string() + ".1") == noisy);
   CHECK(std::distance(fs::directory_iterator(disk), {}) == 1);
   CHECK_THAT(run.launch(6).err, !Contains("left out"));
+}
+
+TEST_CASE("wrong JSON in a file of a run is told with its name, and what others tell is gone on with",
+          "[training][files]") {
+  const OneRun run(2);
+  const auto losses = run.losses();
+  const fs::path launch = run.root / "launch.json";
+  const std::string good = read_text(launch), recipe = (run.runs.path() / "recipe.json").string();
+  const auto named = [](const SubprocessResult& r, const std::string& file) {
+    INFO(r.out << r.err);
+    CHECK(r.exit_code == 2);
+    CHECK_THAT(r.err, Contains(file) && !Contains("internal") && !Contains("json.exception"));
+  };
+  const std::vector<std::string> texts = hostile_json();
+  for (size_t i = 0; i < texts.size(); i += 3) {  // the readers alone meet all of them
+    const std::string& text = texts[i];
+    INFO(text.substr(0, 60));
+    write(launch, text);
+    const SubprocessResult damaged = run.launch(2);
+    named(damaged, "launch.json");
+    CHECK_THAT(damaged.err, Contains("put the file back, or go on from a checkpoint"));
+    write(launch, good);
+    for (const char* file : {"recipe.json", "events.jsonl", "metrics.jsonl", "plan.json", "counters.json"})
+      write(run.root / file, text + "\n");
+    named(run.runs.trainctl({"plan", recipe, "--ranks", "1", "--set", kOneRank, "--against", "run"}),
+          "run/counters.json");
+    const SubprocessResult r = run.launch(2);
+    INFO(r.out << r.err);
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.out, Contains("nothing to do"));
+    CHECK_THAT(r.err, Contains("recipe.json cannot be read ("));
+    CHECK_THAT(r.err, Contains("metrics.jsonl has no line of the steps up to 2"));
+    if (!text.empty()) CHECK_THAT(r.err, Contains("metrics.jsonl: left out 1 line"));
+  }
+  CHECK_THAT(run.launch(2).err, !Contains("recipe.json"));
+}
+
+TEST_CASE("a lost recipe.json is told, a lost launch.json refused with what to do, which works", "[training][files]") {
+  const OneRun run(2);
+  fs::remove(run.root / "recipe.json");
+  const SubprocessResult lost = run.launch(3, {"optimizer.lr=0.5"});
+  INFO(lost.err);
+  CHECK(lost.exit_code == 0);
+  CHECK_THAT(lost.err,
+             Contains("recipe.json is not there") && Contains("runtime.steps: 2 -> 3") && Contains("optimizer.lr: "));
+  CHECK(fs::exists(run.root / "recipe.json"));
+  fs::remove(run.root / "launch.json");
+  refused(run.launch(4), 2, "no launch.json; launch.json says what the run started from");
+  CHECK_THAT(run.launch(4).err,
+             Contains("put the file back, or go on from a checkpoint of this run in another --run-dir"));
+  const SubprocessResult other = run.runs.launch("other", steps(4, {}, {"--resume", "run"}));
+  CHECK(other.exit_code == 0);
+  CHECK_THAT(other.err, Contains("continues after step 3"));
 }
 
 }  // namespace trainctl::testing
