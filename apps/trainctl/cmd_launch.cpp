@@ -121,7 +121,7 @@ void launch(const LaunchArguments& arguments) {
   LaunchPlan plan = plan_launch(recipe, topology, slurm, arguments.request);
   plan.job.build_id = build_id();
   if (plan.job.resume != "auto" && plan.job.resume != "never")
-    plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
+    plan.job.resume = std::filesystem::weakly_canonical(plan.job.resume).string();  // one folder, one name
   plan.job.allow_intermediate = arguments.allow_intermediate;
   const std::optional<Job> earlier = earlier_job(arguments);
   plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier, warnings);

@@ -68,7 +68,7 @@ void check_lost_states(const LaunchArguments& a, const RunRecord& seen) {
 void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,
                      std::vector<std::string>& warnings) {
   if (a.request.resume != "auto" || !a.init_from.empty() || !earlier || !is_path(earlier->resume)) return;
-  const auto outside = fs::path(earlier->resume).lexically_relative(fs::absolute(a.run_dir));
+  const auto outside = fs::weakly_canonical(earlier->resume).lexically_relative(fs::weakly_canonical(a.run_dir));
   if (!outside.string().starts_with("..")) return;
   if (has_states({a.run_dir})) return;
   job.resume = earlier->resume;
@@ -123,7 +123,7 @@ void check_resumed_path(const LaunchArguments& a, const Job& job) {
   if (!asked || a.run_dir.empty()) return;
   const fs::path own = RunPaths{a.run_dir}.checkpoints();
   std::error_code absent;
-  if (fs::equivalent(checkpoint_root_of(from), own, absent)) return;
+  if (fs::equivalent(checkpoint_root_of(fs::canonical(from)), own, absent)) return;
   for (const CheckpointInfo& info : scan_checkpoints(own, Look::glance))
     if (info.state == CheckpointState::usable && info.kind == "training")
       fail(ErrorKind::usage,

@@ -175,4 +175,24 @@ TEST_CASE("a lost recipe.json is told, a lost launch.json refused with what to d
   CHECK_THAT(other.err, Contains("continues after step 3"));
 }
 
+TEST_CASE("a state of the run is one under any of its names", "[training][files]") {
+  const OneRun run(4);
+  const auto first = run.losses();
+  const fs::path names = run.runs.path() / "names";
+  fs::create_directory(names);
+  fs::create_symlink(run.state(2), names / "good");
+  fs::create_symlink(run.root, names / "a run");
+  fs::create_symlink(names / "good", names / "again");
+  for (const fs::path& name : {names / "good", names / "again", names / "a run/checkpoints/step-00000002"}) {
+    const SubprocessResult r = run.launch(4, {}, {"--resume", name.string()});
+    INFO(name.string() << "\n" << r.err);
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.err, Contains("continues after step 2"));
+    CHECK(run.losses() == first);
+  }
+  const SubprocessResult newest = run.launch(5, {}, {"--resume", (names / "a run").string()});
+  CHECK(newest.exit_code == 0);
+  CHECK_THAT(newest.err, Contains("continues after step 4"));
+}
+
 }  // namespace trainctl::testing
