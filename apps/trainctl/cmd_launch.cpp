@@ -104,11 +104,20 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-// What `--resume auto` would take; "" when there is none.
-std::string newest_checkpoint(const RunPaths& paths) {
+// What `--resume auto` would take, newest first.
+std::vector<UsableState> usable_states(const RunPaths& paths) {
+  std::vector<UsableState> states;
   for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints()))
-    if (info.state == CheckpointState::usable && info.kind == "training") return info.folder.string();
-  return {};
+    if (info.state == CheckpointState::usable && info.kind == "training")
+      states.push_back({info.step, info.folder.string()});
+  return states;
+}
+
+// The step at which the attempt before this one met an infinity or a NaN; 0: it ended otherwise.
+int64_t numeric_failure(const RunPaths& paths) {
+  for (const RankFailure& failure : load_rank_failures(paths.errors()))
+    if (error_kind_from_name(failure.kind) == ErrorKind::numeric) return failure.step;
+  return 0;
 }
 
 void launch(const LaunchArguments& arguments) {
@@ -155,6 +164,7 @@ void launch(const LaunchArguments& arguments) {
       print_warnings({"the run continues with another recipe: " + change});
   }
   const EarlierRunFiles before(paths);
+  const int64_t numeric_before = numeric_failure(paths);
   write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
   print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));
   const JobOutcome outcome =
@@ -162,7 +172,8 @@ void launch(const LaunchArguments& arguments) {
                 {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
                  .live_columns = terminal_columns(),
                  .launcher_arguments = arguments.request.launcher_arguments,
-                 .newest_checkpoint = [&paths] { return newest_checkpoint(paths); },
+                 .usable = [&paths] { return usable_states(paths); },
+                 .numeric_before = numeric_before,
                  .result =
                      [](std::string_view text) {
                        print_out(text);

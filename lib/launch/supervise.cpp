@@ -261,7 +261,7 @@ class Supervisor {
     if (failures.empty() && signals_seen_ >= 2)
       return report({ErrorKind::rank_failed,
                      fmt::format("ended by a second signal after step {}, without waiting for a save", last),
-                     {"what to do: " + how_to_continue({.job = &job_, .newest_checkpoint = newest_checkpoint()})}});
+                     {"what to do: " + how_to_continue({.job = &job_, .usable = usable()})}});
     if (failures.empty() && child_status_.exited && child_status_.code == kStoppedAfterSave) {
       options_.result(fmt::format("stopped after step {} of {}, saved; to continue: the same command with {}\n", last,
                                   steps, run_dir_option()));
@@ -286,7 +286,8 @@ class Supervisor {
                                .launcher_lines = output_.last_lines(-1),
                                .launcher_arguments = options_.launcher_arguments,
                                .ranks_started = started,
-                               .newest_checkpoint = newest_checkpoint(),
+                               .usable = usable(),
+                               .numeric_before = options_.numeric_before,
                                .last_words = [this](int64_t rank) { return last_words(rank); }}));
   }
 
@@ -307,9 +308,7 @@ class Supervisor {
     return rank_log_sizes() != log_sizes_;
   }
 
-  std::string newest_checkpoint() const {
-    return options_.newest_checkpoint ? options_.newest_checkpoint() : std::string();
-  }
+  std::vector<UsableState> usable() const { return options_.usable ? options_.usable() : std::vector<UsableState>(); }
 
   int report_done(int64_t steps) {
     if (progress_.steps_made() == 0) {

@@ -195,4 +195,32 @@ TEST_CASE("a state of the run is one under any of its names", "[training][files]
   CHECK_THAT(newest.err, Contains("continues after step 4"));
 }
 
+TEST_CASE("after a loss that is no number the commands that are offered work", "[training][files]") {
+  const OneRun run(4);
+  const Words wild = {"optimizer.lr=1e30"};
+  const auto offered = [](const SubprocessResult& r, const std::string& begin) {
+    INFO(r.err);
+    CHECK(r.exit_code == 4);
+    const size_t at = r.err.find(begin), path = r.err.find("--resume ", at) + 9,
+                 skip = r.err.find("--skip-batches ", at);
+    REQUIRE(at != std::string::npos);
+    return Words{"--resume", r.err.substr(path, skip - path - 1), "--skip-batches",
+                 r.err.substr(skip + 15, r.err.find('\n', skip) - skip - 15)};
+  };
+  const SubprocessResult failed = run.launch(8, wild);
+  const Words past = offered(failed, "to pass over the samples"), back = offered(failed, "to go back further");
+  CHECK_THAT(failed.err, !Contains("the attempt before"));
+  CHECK(fs::equivalent(past[1], run.state(4)));
+  CHECK(fs::equivalent(back[1], run.state(2)));
+  CHECK(std::stoi(back[3]) == std::stoi(past[3]) + 2);
+  const SubprocessResult again = run.launch(8, wild);
+  CHECK_THAT(again.err, Contains("the attempt before this one ended at step "));
+  for (const Words& way : {past, back}) {
+    const SubprocessResult r = run.launch(5, {}, way);
+    INFO(r.err);
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.err, Contains("skips " + way[3] + " batches after step"));
+  }
+}
+
 }  // namespace trainctl::testing
