@@ -76,6 +76,16 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
   if (code != 0) fail_on(ErrorKind::environment, "sync the folder", parent, code);
 }
 
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(path)); ++links) {
+    if (links == kMostLinks) fail_on(ErrorKind::input, "follow", path, ELOOP);
+    const std::filesystem::path target = std::filesystem::read_symlink(path);
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
 std::string read_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail_on(ErrorKind::input, "read", path, errno);

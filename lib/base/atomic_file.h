@@ -15,6 +15,10 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // The same of a content in pieces, one after the other.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces);
 
+// What a link leads to, link after link, also when nothing is there yet; the path itself when it is none. To replace a
+// file that somebody has put on another disk, and not the link. Throws Error{input}: a circle of links.
+std::filesystem::path behind_links(std::filesystem::path path);
+
 std::string read_file(const std::filesystem::path& path);  // throws Error{input}
 // Makes what is missing of `path`, each folder's entry synced: a power cut does not take it back. Throws
 // Error{environment}, or Error{input} where the path is at fault: a file is in its way, a name is too long.
