@@ -104,11 +104,20 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-// What `--resume auto` would take; "" when there is none.
-std::string newest_checkpoint(const RunPaths& paths) {
+// What `--resume auto` would take, newest first.
+std::vector<UsableState> usable_states(const RunPaths& paths) {
+  std::vector<UsableState> states;
   for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints()))
-    if (info.state == CheckpointState::usable && info.kind == "training") return info.folder.string();
-  return {};
+    if (info.state == CheckpointState::usable && info.kind == "training")
+      states.push_back({info.step, info.folder.string()});
+  return states;
+}
+
+// The step at which the attempt before this one met an infinity or a NaN; 0: it ended otherwise.
+int64_t numeric_failure(const RunPaths& paths) {
+  for (const RankFailure& failure : load_rank_failures(paths.errors()))
+    if (error_kind_from_name(failure.kind) == ErrorKind::numeric) return failure.step;
+  return 0;
 }
 
 void launch(const LaunchArguments& arguments) {
@@ -121,11 +130,12 @@ void launch(const LaunchArguments& arguments) {
   LaunchPlan plan = plan_launch(recipe, topology, slurm, arguments.request);
   plan.job.build_id = build_id();
   if (plan.job.resume != "auto" && plan.job.resume != "never")
-    plan.job.resume = std::filesystem::absolute(plan.job.resume).lexically_normal().string();
+    plan.job.resume = std::filesystem::weakly_canonical(plan.job.resume).string();  // one folder, one name
   plan.job.allow_intermediate = arguments.allow_intermediate;
   const std::optional<Job> earlier = earlier_job(arguments);
   plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier, warnings);
-  check_lost_states(arguments);
+  if (earlier) plan.job.seen = earlier->seen;
+  check_lost_states(arguments, plan.job.seen);
   remember_resume(plan.job, arguments, earlier, warnings);
   warnings.insert(warnings.end(), plan.warnings.begin(), plan.warnings.end());
 
@@ -147,10 +157,14 @@ void launch(const LaunchArguments& arguments) {
     return;
   }
   const RunDirectory directory = open_run_directory(root, arguments.request.resume);
-  if (directory.continues)
-    for (const std::string& change : recipe_changes(paths, plan.job.recipe))
+  if (directory.continues && earlier) {
+    if (const std::string remark = recipe_file_remark(paths, earlier->recipe); !remark.empty())
+      print_warnings({remark});
+    for (const std::string& change : recipe_changes(earlier->recipe, plan.job.recipe))
       print_warnings({"the run continues with another recipe: " + change});
+  }
   const EarlierRunFiles before(paths);
+  const int64_t numeric_before = numeric_failure(paths);
   write_run_files(paths, plan.job, to_json(numbers).dump(2) + "\n");
   print_out(fmt::format("{}run directory {}\n", describe(plan, numbers), root.string()));
   const JobOutcome outcome =
@@ -158,7 +172,8 @@ void launch(const LaunchArguments& arguments) {
                 {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
                  .live_columns = terminal_columns(),
                  .launcher_arguments = arguments.request.launcher_arguments,
-                 .newest_checkpoint = [&paths] { return newest_checkpoint(paths); },
+                 .usable = [&paths] { return usable_states(paths); },
+                 .numeric_before = numeric_before,
                  .result =
                      [](std::string_view text) {
                        print_out(text);

@@ -38,7 +38,11 @@ RunCounters load_counters(const std::string& run_dir) {
   }
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) fail(ErrorKind::input, fmt::format("{} is not JSON", file.string()));
-  return run_counters_from_json(json);
+  try {
+    return run_counters_from_json(json);
+  } catch (const Error& e) {
+    fail(e.kind(), fmt::format("{}: {}; a run writes it when it has ended its last step", file.string(), e.what()));
+  }
 }
 
 // The data may be elsewhere, or not made yet: planning goes on.

@@ -55,25 +55,20 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   try {
     return load_job(paths.launch());
   } catch (const Error& e) {
-    fail(
-        ErrorKind::input,
-        fmt::format("{}\nlaunch.json says what the run started from and what it passes over, so it is not gone on with "
-                    "as if it said nothing; put the file back, or go on from a checkpoint of this run in another "
-                    "--run-dir (--resume)",
-                    e.what()));
+    fail(ErrorKind::input, fmt::format("{}\n{}", e.what(), kWithoutLaunchJson));
   }
 }
 
-void check_lost_states(const LaunchArguments& a) {
+void check_lost_states(const LaunchArguments& a, const RunRecord& seen) {
   const RunPaths paths{a.run_dir};
   if (a.request.resume != "auto" || a.run_dir.empty() || has_states(paths)) return;
-  if (const std::string why = lost_states(paths); !why.empty()) fail(ErrorKind::checkpoint, why);
+  if (const std::string why = lost_states(paths, seen); !why.empty()) fail(ErrorKind::checkpoint, why);
 }
 
 void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier,
                      std::vector<std::string>& warnings) {
   if (a.request.resume != "auto" || !a.init_from.empty() || !earlier || !is_path(earlier->resume)) return;
-  const auto outside = fs::path(earlier->resume).lexically_relative(fs::absolute(a.run_dir));
+  const auto outside = fs::weakly_canonical(earlier->resume).lexically_relative(fs::weakly_canonical(a.run_dir));
   if (!outside.string().starts_with("..")) return;
   if (has_states({a.run_dir})) return;
   job.resume = earlier->resume;
@@ -135,7 +130,7 @@ void check_resumed_path(const LaunchArguments& a, const Job& job) {
   if (!asked || a.run_dir.empty()) return;
   const fs::path own = RunPaths{a.run_dir}.checkpoints();
   std::error_code absent;
-  if (fs::equivalent(checkpoint_root_of(from), own, absent)) return;
+  if (fs::equivalent(checkpoint_root_of(fs::canonical(from)), own, absent)) return;
   for (const CheckpointInfo& info : scan_checkpoints(own, Look::glance))
     if (info.state == CheckpointState::usable && info.kind == "training")
       fail(ErrorKind::usage,
@@ -153,8 +148,8 @@ EarlierRunFiles::EarlierRunFiles(const RunPaths& paths) : paths_(paths) {
 
 void EarlierRunFiles::put_back() const {
   if (!launch_.empty()) {
-    if (!recipe_.empty()) write_file_atomically(paths_.recipe(), recipe_);
-    write_file_atomically(paths_.launch(), launch_);
+    if (!recipe_.empty()) write_file_atomically(behind_links(paths_.recipe()), recipe_);
+    write_file_atomically(behind_links(paths_.launch()), launch_);
     return;
   }
   std::error_code ignored;

@@ -36,7 +36,7 @@ InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, con
                          std::vector<std::string>& warnings);
 
 // A run that says that it saved states and has none is not started anew. Throws Error{checkpoint}.
-void check_lost_states(const LaunchArguments& a);
+void check_lost_states(const LaunchArguments& a, const RunRecord& seen);
 
 // As long as a run has saved nothing, going on with it means going on from the state elsewhere that it was told to:
 // never afresh. Changes job.resume.

@@ -34,8 +34,10 @@ std::map<int64_t, StepNumbers> step_numbers(const std::filesystem::path& metrics
   std::istringstream lines(read_file(metrics));
   for (std::string line; std::getline(lines, line);) {
     const auto value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!value.is_object() || !value.contains("loss") || !value.contains("grad_norm")) continue;
-    numbers[value.at("step").get<int64_t>()] = {value.at("loss").get<double>(), value.at("grad_norm").get<double>()};
+    const auto number = [&value](const char* key) { return value.contains(key) && value[key].is_number(); };
+    if (!value.is_object() || !number("loss") || !number("grad_norm") || !number("step")) continue;
+    if (!value["step"].is_number_integer()) continue;
+    numbers[value["step"].get<int64_t>()] = {value["loss"].get<double>(), value["grad_norm"].get<double>()};
   }
   return numbers;
 }

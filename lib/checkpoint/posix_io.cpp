@@ -132,13 +132,18 @@ void FileHandle::close() {
 }
 
 std::string read_small_file(const fs::path& path, int64_t limit) {
+  std::string content;
+  read_small_file(path, limit, content);
+  return content;
+}
+
+void read_small_file(const fs::path& path, int64_t limit, std::string& content) {
   const FileHandle file = FileHandle::open_for_reading(path);
   const int64_t bytes = file.size();
   if (bytes > limit)
     fail(ErrorKind::checkpoint, fmt::format("{} has {} bytes, at most {} are legal", path.string(), bytes, limit));
-  std::string content(static_cast<size_t>(bytes), '\0');
+  content.resize(static_cast<size_t>(bytes));
   file.read_at(content.data(), bytes, 0);
-  return content;
 }
 
 void put_small_file(const fs::path& path, std::string_view content) {

@@ -45,6 +45,8 @@ class FileHandle {
 
 // The content of a regular file of at most `limit` bytes. Throws Error{checkpoint} naming the file.
 std::string read_small_file(const std::filesystem::path& path, int64_t limit);
+void read_small_file(const std::filesystem::path& path, int64_t limit,
+                     std::string& content);  // its memory is used again
 
 // Replaces `path` with `content`, whole for every running reader. Not synced: for what need not outlive a power cut.
 void put_small_file(const std::filesystem::path& path, std::string_view content);

@@ -16,8 +16,8 @@ namespace trainctl {
 
 std::string how_to_continue(const Evidence& e) {
   const std::string again = "run the same command again with --run-dir " + shell_quote(e.job->run_dir);
-  if (e.newest_checkpoint.empty()) return again + "; it starts again from step 1, as there is no usable checkpoint yet";
-  return again + " to continue from " + e.newest_checkpoint;
+  if (e.usable.empty()) return again + "; it starts again from step 1, as there is no usable checkpoint yet";
+  return again + " to continue from " + e.usable.front().folder;
 }
 
 namespace {
@@ -56,7 +56,7 @@ std::string advice(ErrorKind kind, const Evidence& e) {
     case ErrorKind::input:
       return "what to do: correct what the message names, then run the same command again";
     case ErrorKind::checkpoint:
-      if (!e.job->init_from.folder.empty() && e.newest_checkpoint.empty())
+      if (!e.job->init_from.folder.empty() && e.usable.empty())
         return "what to do: trainctl checkpoint verify --full shows what is wrong with the weights to start from; "
                "--init-from names others, with another --run-dir";
       return "what to do: trainctl checkpoint list shows what can be resumed; --resume PATH chooses one";
@@ -73,6 +73,25 @@ std::string advice(ErrorKind kind, const Evidence& e) {
     default:
       return "what to do: look at the rank's log; then " + how_to_continue(e);
   }
+}
+
+// A step that met no number meets none again from the same state, unless something is changed: other ways to go on.
+std::vector<std::string> ways_around(const RankFailure& failure, const Evidence& e) {
+  std::vector<std::string> ways;
+  if (e.numeric_before > 0 && e.numeric_before == failure.step)
+    ways.push_back(
+        fmt::format("the attempt before this one ended at step {} in the same way: change more, or go back "
+                    "further",
+                    failure.step));
+  const auto command = [&](const UsableState& from) {
+    return fmt::format("the same command with --run-dir {} --resume {} --skip-batches {}", shell_quote(e.job->run_dir),
+                       shell_quote(from.folder), failure.step - from.step);
+  };
+  for (size_t i = 0; i < std::min<size_t>(e.usable.size(), 2); ++i)
+    if (e.usable[i].step < failure.step)
+      ways.push_back(fmt::format("{}: {}", i == 0 ? "to pass over the samples up to that step" : "to go back further",
+                                 command(e.usable[i])));
+  return ways;
 }
 
 std::string advice_for_signal(int signal, const Evidence& e) {
@@ -121,6 +140,8 @@ FirstCause of_failure(const Evidence& evidence, const RankFailure& failure) {
                                         evidence.failures.size(), counted(evidence.job->world_size, "rank")));
   const RunPaths paths{evidence.job->run_dir};
   cause.details.push_back("log: " + paths.rank_log(failure.rank).string());
+  if (kind == ErrorKind::numeric)
+    for (std::string& way : ways_around(failure, evidence)) cause.details.push_back(std::move(way));
   cause.details.push_back(advised.empty() ? advice(kind, evidence) : advised);
   return cause;
 }

@@ -15,6 +15,12 @@
 
 namespace trainctl {
 
+// A checkpoint of the run that it could go on from.
+struct UsableState {
+  int64_t step = 0;
+  std::string folder{};
+};
+
 struct Evidence {
   const Job* job = nullptr;                          // never null
   std::vector<RankFailure> failures{};               // errors/rank-N.json
@@ -25,7 +31,8 @@ struct Evidence {
   std::vector<std::string> launcher_lines{};         // its own last lines
   std::vector<std::string> launcher_arguments{};     // --launcher-arg
   bool ranks_started = true;                         // any rank printed or logged something
-  std::string newest_checkpoint{};                   // the usable one a relaunch would continue from; "": none
+  std::vector<UsableState> usable{};                 // newest first: a relaunch continues from the first
+  int64_t numeric_before = 0;                        // step at which the attempt before met no number; 0: it did not
   std::function<std::string(int64_t)> last_words{};  // the last line a rank printed or logged; may be empty
 };
 

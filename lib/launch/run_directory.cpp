@@ -2,6 +2,7 @@
 #include "launch/run_directory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,6 +61,16 @@ bool is_of_a_killed_start(const RunPaths& paths, const fs::directory_entry& entr
   return false;
 }
 
+// Something that only a run with steps leaves.
+bool has_steps(const RunPaths& paths) {
+  std::error_code absent;
+  if (fs::file_size(paths.metrics(), absent) > 0 && !absent) return true;
+  const fs::directory_iterator entries(paths.checkpoints(), absent);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with("step-");
+  });
+}
+
 void refuse_foreign_files(const RunPaths& paths) {
   const fs::path& root = paths.root;
   std::error_code ignored;
@@ -67,9 +78,8 @@ void refuse_foreign_files(const RunPaths& paths) {
     const std::string file = entry.path().filename().string();
     if (is_of_a_killed_start(paths, entry)) continue;
     fail(ErrorKind::usage,
-         fmt::format("--run-dir {} is no run directory: it has {} but no launch.json; choose a new or "
-                     "empty folder",
-                     root.string(), in_quotes(file)));
+         fmt::format("--run-dir {} is no run directory: it has {} but no launch.json; {}", root.string(),
+                     in_quotes(file), has_steps(paths) ? kWithoutLaunchJson : "choose a new or empty folder"));
   }
 }
 
@@ -98,12 +108,7 @@ void check_resume(const std::string& resume, const std::function<std::string()>&
 
 bool has_begun(const RunPaths& paths) {
   std::error_code absent;
-  if (!fs::exists(paths.launch(), absent)) return false;
-  if (fs::file_size(paths.metrics(), absent) > 0 && !absent) return true;
-  const fs::directory_iterator entries(paths.checkpoints(), absent);
-  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
-    return entry.path().filename().string().starts_with("step-");
-  });
+  return fs::exists(paths.launch(), absent) && has_steps(paths);
 }
 
 RunDirectory open_run_directory(const fs::path& root, const std::string& resume, double ranks_limit_s) {
@@ -138,28 +143,52 @@ void write_run_files(const RunPaths& paths, const Job& job, const std::string& p
   make_directories(paths.logs());
   make_directories(paths.errors());
   make_directories(paths.checkpoints());
-  write_file_atomically(paths.recipe(), write_config(job.recipe).dump(2) + "\n");
-  write_file_atomically(paths.plan(), plan_json);
+  write_file_atomically(behind_links(paths.recipe()), write_config(job.recipe).dump(2) + "\n");
+  write_file_atomically(behind_links(paths.plan()), plan_json);
   save_job(job, paths.launch());
 }
 
-std::vector<std::string> recipe_changes(const RunPaths& paths, const Recipe& recipe) {
+std::vector<std::string> recipe_changes(const Recipe& before, const Recipe& now) {
   std::vector<std::string> changes;
-  const nlohmann::json before = nlohmann::json::parse(read_file(paths.recipe()), nullptr, false);
-  if (!before.is_object()) return changes;
-  const nlohmann::json was = before.flatten(), now = nlohmann::json(write_config(recipe)).flatten();
+  const nlohmann::json was = nlohmann::json(write_config(before)).flatten();
+  const nlohmann::json is = nlohmann::json(write_config(now)).flatten();
   const auto dotted = [](std::string pointer) {
     std::replace(pointer.begin(), pointer.end(), '/', '.');
     return pointer.substr(1);
   };
-  for (const auto& [key, value] : now.items())
+  for (const auto& [key, value] : is.items())
     if (!was.contains(key))
       changes.push_back(dotted(key) + ": " + value.dump() + " added");
     else if (was.at(key) != value)
       changes.push_back(dotted(key) + ": " + was.at(key).dump() + " -> " + value.dump());
   for (const auto& [key, value] : was.items())
-    if (!now.contains(key)) changes.push_back(dotted(key) + ": " + value.dump() + " removed");
+    if (!is.contains(key)) changes.push_back(dotted(key) + ": " + value.dump() + " removed");
   return changes;
+}
+
+std::string recipe_file_remark(const RunPaths& paths, const Recipe& before) {
+  std::string what;
+  std::error_code unknown;
+  if (!fs::exists(paths.recipe(), unknown)) {
+    what = "is not there";
+  } else {
+    try {
+      Recipe recorded;
+      ConfigSource source;
+      source.source = paths.recipe().string();
+      std::vector<Fault> faults;
+      read_config(parse_json_file(paths.recipe()), recorded, source, faults);
+      refuse_faults(source.source, faults);
+      const std::vector<std::string> changes = recipe_changes(before, recorded);
+      if (!changes.empty()) what = fmt::format("is not what the last launch wrote ({})", fmt::join(changes, "; "));
+    } catch (const Error& e) {
+      const std::string why = e.what();
+      what = fmt::format("cannot be read ({})", why.substr(0, why.find('\n')));
+    }
+  }
+  if (what.empty()) return "";
+  return fmt::format("{} {}; the recipe of the run so far is in {}, and recipe.json is written anew",
+                     paths.recipe().string(), what, paths.launch().string());
 }
 
 }  // namespace trainctl

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -41,7 +42,16 @@ RunDirectory open_run_directory(const std::filesystem::path& root, const std::st
 // last, launch.json.
 void write_run_files(const RunPaths& paths, const Job& job, const std::string& plan_json);
 
-// "runtime.steps: 200 -> 220" for every value of the earlier run's recipe.json that the new recipe changes.
-std::vector<std::string> recipe_changes(const RunPaths& paths, const Recipe& recipe);
+// "runtime.steps: 200 -> 220" for every value of the recipe of the run so far (launch.json) that the new one changes.
+std::vector<std::string> recipe_changes(const Recipe& before, const Recipe& now);
+
+// recipe.json is for people: every launch writes it anew, and reads launch.json. What is told of a file that is lost,
+// damaged or edited, before that; "" for one that says what launch.json (`before`) does.
+std::string recipe_file_remark(const RunPaths& paths, const Recipe& before);
+
+// What to do in a run directory whose launch.json is damaged or lost.
+inline constexpr std::string_view kWithoutLaunchJson =
+    "launch.json says what the run started from and what it passes over, so it is not gone on with as if it said "
+    "nothing; put the file back, or go on from a checkpoint of this run in another --run-dir (--resume)";
 
 }  // namespace trainctl

@@ -108,6 +108,7 @@ class Supervisor {
     none_left_ = kill_descendants(kKillLimitS);
     take_output();
     take_metrics();
+    remember();
     progress_.finish();
     return {conclude(all_failures()), progress_.steps_made()};
   }
@@ -191,14 +192,36 @@ class Supervisor {
 
   void take_metrics() {
     for (const RunEvent& event : events_.poll()) {
-      if (event.level == kReadyEvent)
+      if (event.level == kReadyEvent) {
         silence_.ranks_are_ready();
-      else if (event.level == kStartEvent)
+      } else if (event.level == kStartEvent) {
         done_before_ = event.step;
-      else if (event.level != kSavedEvent)
+        seen_ = {event.step, std::min(seen_.saved_step, event.step)};
+      } else if (event.level == kSavedEvent) {
+        seen_.saved_step = event.step;
+      } else {
         progress_.message("trainctl: " + event.level + ": " + event.text);
+      }
     }
-    for (const MetricsLine& line : tail_.poll()) progress_.show(line, now_s());
+    for (const MetricsLine& line : tail_.poll()) {
+      progress_.show(line, now_s());
+      if (!line.eval_loss) seen_.last_step = line.step;
+    }
+    const RunRecord& told = job_.seen;
+    if (seen_.saved_step < told.saved_step || (seen_.saved_step == 0) != (told.saved_step == 0) ||
+        (seen_.last_step == 0) != (told.last_step == 0))
+      remember();
+  }
+
+  // In launch.json; of a run that goes on, only that there is something to tell, and that something was taken back.
+  void remember() {
+    if (seen_ == job_.seen) return;
+    job_.seen = seen_;
+    try {
+      save_job(job_, paths_.launch());
+    } catch (const Error& e) {  // events.jsonl and metrics.jsonl are the first to tell
+      record(fmt::format("launch.json does not tell of the newest steps: {}", e.what()));
+    }
   }
 
   // The first report starts a clock: the job should end by itself, or is ended.
@@ -238,7 +261,7 @@ class Supervisor {
     if (failures.empty() && signals_seen_ >= 2)
       return report({ErrorKind::rank_failed,
                      fmt::format("ended by a second signal after step {}, without waiting for a save", last),
-                     {"what to do: " + how_to_continue({.job = &job_, .newest_checkpoint = newest_checkpoint()})}});
+                     {"what to do: " + how_to_continue({.job = &job_, .usable = usable()})}});
     if (failures.empty() && child_status_.exited && child_status_.code == kStoppedAfterSave) {
       options_.result(fmt::format("stopped after step {} of {}, saved; to continue: the same command with {}\n", last,
                                   steps, run_dir_option()));
@@ -263,7 +286,8 @@ class Supervisor {
                                .launcher_lines = output_.last_lines(-1),
                                .launcher_arguments = options_.launcher_arguments,
                                .ranks_started = started,
-                               .newest_checkpoint = newest_checkpoint(),
+                               .usable = usable(),
+                               .numeric_before = options_.numeric_before,
                                .last_words = [this](int64_t rank) { return last_words(rank); }}));
   }
 
@@ -284,9 +308,7 @@ class Supervisor {
     return rank_log_sizes() != log_sizes_;
   }
 
-  std::string newest_checkpoint() const {
-    return options_.newest_checkpoint ? options_.newest_checkpoint() : std::string();
-  }
+  std::vector<UsableState> usable() const { return options_.usable ? options_.usable() : std::vector<UsableState>(); }
 
   int report_done(int64_t steps) {
     if (progress_.steps_made() == 0) {
@@ -315,7 +337,7 @@ class Supervisor {
 
   std::string run_dir_option() const { return "--run-dir " + shell_quote(paths_.root.string()); }
 
-  const Job& job_;
+  Job job_;
   const SuperviseOptions& options_;
   RunPaths paths_;
   SignalGate signals_;
@@ -335,6 +357,7 @@ class Supervisor {
   std::vector<uintmax_t> log_sizes_;  // before the ranks were started
   std::optional<double> failed_at_, terminate_at_;
   int64_t done_before_ = 0;
+  RunRecord seen_ = job_.seen;
   int signals_seen_ = 0;
   bool output_open_ = true, none_left_ = true;
 };

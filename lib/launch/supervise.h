@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/command.h"
+#include "launch/first_cause.h"
 #include "recipe/job.h"
 
 namespace trainctl {
@@ -18,7 +19,8 @@ struct SuperviseOptions {
   double settle_s = 5.0;     // after the first error report, how long the job may take to end by itself
   double terminate_s = 2.0;  // between SIGTERM and SIGKILL
   std::vector<std::string> launcher_arguments{};       // the --launcher-arg among the command's, for messages
-  std::function<std::string()> newest_checkpoint{};    // that a relaunch would continue from; "": none
+  std::function<std::vector<UsableState>()> usable{};  // checkpoints to go on from, newest first
+  int64_t numeric_before = 0;                          // see Evidence
   std::function<void(std::string_view)> result{};      // progress and the closing line (standard output)
   std::function<void(std::string_view)> diagnostic{};  // live line, notes, the cause of a failure (standard error)
 };

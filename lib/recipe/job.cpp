@@ -35,7 +35,7 @@ T read_strict(const std::filesystem::path& path) {
 
 template <Describable T>
 void write_json(const T& value, const std::filesystem::path& path) {
-  write_file_atomically(path, write_config(value).dump(2) + "\n");
+  write_file_atomically(behind_links(path), write_config(value).dump(2) + "\n");
 }
 
 }  // namespace
@@ -63,6 +63,11 @@ void SkipBatches::describe(ConfigVisitor& v) {
   v.field("step", step, "of that checkpoint", at_least(0));
 }
 
+void RunRecord::describe(ConfigVisitor& v) {
+  v.field("last_step", last_step, "newest step that was made; 0: none", at_least(0));
+  v.field("saved_step", saved_step, "step of the newest checkpoint that was committed; 0: none", at_least(0));
+}
+
 void Job::describe(ConfigVisitor& v) {
   v.field("schema", schema, "version of this file's form", one_of({std::string(kJobSchema)}).required());
   v.field("build_id", build_id, "build of the launcher; a worker built otherwise refuses", Rule{}.required());
@@ -75,6 +80,7 @@ void Job::describe(ConfigVisitor& v) {
   v.field("allow_intermediate", allow_intermediate, "resume may name a state with infinities or NaNs");
   v.field("init_from", init_from, "weights to start from, as long as there is no checkpoint to resume");
   v.field("skip", skip, "samples to pass over when the run goes on from one checkpoint");
+  v.field("seen", seen, "what the launchers saw of the run so far");
   v.field("peak_flops_per_rank", peak_flops_per_rank, "FLOP/s a rank could reach; 0: not known", at_least(0));
   v.field("peak_flops_origin", peak_flops_origin, "who says so");
   v.field("memory_limit_bytes_per_rank", memory_limit_bytes_per_rank, "0: none", at_least(0));

@@ -41,6 +41,14 @@ struct SkipBatches {
   void describe(ConfigVisitor& v);
 };
 
+// What the launchers of a run have seen of it: a witness beside events.jsonl, which may be lost.
+struct RunRecord {
+  int64_t last_step = 0;   // that was made on the branch that the run is on; 0: none
+  int64_t saved_step = 0;  // of that branch's newest checkpoint; 0: none
+  bool operator==(const RunRecord&) const = default;
+  void describe(ConfigVisitor& v);
+};
+
 struct Job {
   std::string schema = "trainctl-launch-1";
   std::string build_id;  // of the launcher; a worker built otherwise refuses
@@ -53,6 +61,7 @@ struct Job {
   bool allow_intermediate = false;  // resume may name a state with infinities or NaNs
   InitFrom init_from{};             // used as long as there is no checkpoint to resume
   SkipBatches skip{};
+  RunRecord seen{};                         // before this launch; the launcher writes it anew while the run goes on
   double peak_flops_per_rank = 0;           // from the topology file; 0: not known, MFU is then null
   std::string peak_flops_origin;            // "measured by topology discover", "typed", ...
   int64_t memory_limit_bytes_per_rank = 0;  // 0: none

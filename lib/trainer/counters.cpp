@@ -92,7 +92,9 @@ RunCounters run_counters_from_json(const nlohmann::json& json) {
     run.hardware_flops = json.at("flops").at("hardware_per_step");
     return run;
   } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::input, fmt::format("these are not counters of a plan or a run: {}", error.what()));
+    const std::string_view why = error.what();  // "[json.exception.<kind>] <why>"
+    fail(ErrorKind::input, fmt::format("these are not counters of a plan or a run: {}",
+                                       why.substr(std::min(why.find(' '), why.size() - 1) + 1)));
   }
 }
 

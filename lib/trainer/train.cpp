@@ -9,9 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/build_info.h"
 #include "base/units.h"
+#include "checkpoint/admission.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
@@ -101,11 +103,9 @@ class RankRun {
     done_steps_ = restore();
     tell(kStartEvent, fmt::format("{} done before", counted(done_steps_, "step")));
     engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
-    if (first()) metrics_.emplace(paths_.metrics(), done_steps_);
-    if (first() && recipe_.data.log_samples) {
-      keep_steps(paths_.samples(), done_steps_);
-      samples_.emplace(paths_.samples());
-    }
+    const auto make_room = [this] { return room_was_made_ = give_up_ballast(paths_.checkpoints()); };
+    if (first()) metrics_.emplace(paths_.metrics(), make_room);
+    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples(), false, make_room);
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
@@ -162,14 +162,27 @@ class RankRun {
     return o;
   }
 
+  // metrics.jsonl and samples.jsonl as they are after `step`.
+  void cut_back(int64_t step) {
+    if (!first()) return;
+    for (const std::string& remark :
+         {keep_steps(paths_.metrics(), step, kMetricsValues),
+          recipe_.data.log_samples ? keep_steps(paths_.samples(), step, kSamplesValues) : std::string()})
+      if (!remark.empty()) tell("warning", remark);
+  }
+
   // Of step 0: random, or those of another checkpoint; optimizer, data and schedule start anew in both cases.
   void first_weights() {
     cursor_->begin();
     const InitFrom& from = job_.init_from;
-    if (from.folder.empty()) return initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+    if (from.folder.empty()) {
+      initialise_weights(engine_->model, static_cast<uint64_t>(recipe_.runtime.seed));
+      return cut_back(0);
+    }
     engine_->context->place("load initial weights");
     const Watchdog::Extension longer(*watchdog_, 0, "loading initial weights");
     log_loaded(load_initial_weights(from, engine_->model, *engine_->device, agreement()));
+    cut_back(0);
     tell("note", fmt::format("starts from the weights of {} ({}, step {})", from.folder, from.kind, from.step));
   }
 
@@ -184,14 +197,14 @@ class RankRun {
     const RestoreResult found = checkpointer_->restore(engine_->catalog(), job_.resume, job_.allow_intermediate);
     for (const std::string& why : found.rejected) tell("warning", "checkpoint not used: " + why);
     if (!found.found) {
-      const std::string lost = engine_->broadcast_text(first() ? lost_states(paths_) : "");
+      const std::string lost = engine_->broadcast_text(first() ? lost_states(paths_, job_.seen) : "");
       if (!lost.empty()) fail(ErrorKind::checkpoint, lost);
-      if (first() && std::filesystem::exists(paths_.metrics()) && std::filesystem::file_size(paths_.metrics()) > 0)
-        tell("warning",
-             "no checkpoint to continue from: training starts anew, and metrics of the earlier steps are dropped");
+      for (const std::string& remark : anew_remarks(paths_, job_.seen)) tell("warning", remark);
       first_weights();
       return 0;
     }
+    if (job_.resume == "auto")
+      if (const std::string newer = newer_than_found(paths_, job_.seen, found); !newer.empty()) tell("warning", newer);
     const std::vector<DataRemark> remarks = cursor_->resume(found);
     refresh_compute_weights(engine_->model);
     // Before metrics.jsonl is cut back to this step: a crash in between must not lead back to the branch that was left.
@@ -204,6 +217,7 @@ class RankRun {
       tell("warning", difference + ": the weights now compute another function");
     if (first()) {
       std::error_code unknown;
+      cut_back(found.step);
       const bool own = std::filesystem::equivalent(found.folder.parent_path(), paths_.checkpoints(), unknown);
       for (const std::string& remark : metrics_remarks(paths_.metrics(), found.step, found.scalars.last_loss, own))
         tell("warning", remark);
@@ -264,6 +278,10 @@ class RankRun {
                      engine_->arena->counters().peak_total);
     if (samples_)
       samples_->line(sample_line(*sampler_, r.step, r.first_sample, recipe_.runtime.global_batch_size.value()));
+    if (std::exchange(room_was_made_, false))
+      tell("warning", fmt::format("the disk of {} is full: the reserve of the checkpoints was given up for it; free "
+                                  "some space, or the run ends when that is full too",
+                                  paths_.root.string()));
   }
 
   void evaluate(int64_t step) {
@@ -353,7 +371,7 @@ class RankRun {
   void finish() {
     engine_->context->place("gather counters");
     if (const auto run = counts_->gather(model_flops_per_step(), job_.memory_limit_bytes_per_rank))
-      write_file_atomically(paths_.counters(), to_json(*run).dump(1) + "\n");
+      write_file_atomically(behind_links(paths_.counters()), to_json(*run).dump(1) + "\n");
     watchdog_.reset();
     engine_->world->finalize();
   }
@@ -379,6 +397,7 @@ class RankRun {
   bool last_save_failed_ = false;
   int64_t failed_saves_ = 0;  // in a row
   std::string save_failure_;
+  bool room_was_made_ = false;     // on a full disk, for a line of this step
   std::vector<std::string> told_;  // by the checkpoint that is restored: its model, where it may differ
 };
 

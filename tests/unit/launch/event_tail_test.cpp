@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/hostile_json.h"
 #include "support/subprocess.h"
 
 namespace trainctl {
@@ -75,6 +76,14 @@ TEST_CASE("lines that are no events are passed over, and those after them are no
     append(file, bad + "\n" + event("note", "good"));
     CHECK(texts(tail.poll()) == Texts{"note: good"});
   }
+}
+
+TEST_CASE("lines that are no events, whatever they are, are passed over", "[launch]") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "events.jsonl";
+  EventTail tail(file);
+  for (const std::string& text : testing::hostile_json()) append(file, text + "\n" + event("note", "x"));
+  CHECK(texts(tail.poll()) == Texts(testing::hostile_json().size(), "note: x"));
 }
 
 }  // namespace trainctl

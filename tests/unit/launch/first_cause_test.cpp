@@ -175,8 +175,9 @@ TEST_CASE("a launcher that ends before any rank started is blamed on the argumen
 TEST_CASE("the advice depends on whether there is a checkpoint to continue from", "[launch]") {
   const Job job = job_of(2);
   const auto advice = [&](const char* kind, const char* checkpoint) {
-    return first_cause({.job = &job, .failures = {failure(1, kind, 1)}, .newest_checkpoint = checkpoint})
-        .details.back();
+    std::vector<UsableState> usable;
+    if (*checkpoint != 0) usable.push_back({10, checkpoint});
+    return first_cause({.job = &job, .failures = {failure(1, kind, 1)}, .usable = usable}).details.back();
   };
   for (const char* kind : {"numeric", "comm"}) {
     CHECK_THAT(advice(kind, "/runs/a/checkpoints/step-00000010"),
@@ -194,6 +195,29 @@ TEST_CASE("the advice of the rank itself takes the place of the general one, whe
   CHECK(cause.details.back() == "what to do: restore model.d_model to 128");
   CHECK(std::count_if(cause.details.begin(), cause.details.end(),
                       [](const std::string& line) { return line.starts_with("what to do"); }) == 1);
+}
+
+TEST_CASE("what met no number is passed over, or gone back from, by commands that name the states", "[launch]") {
+  const Job job = job_of(2);
+  const auto details = [&job](std::vector<UsableState> usable, int64_t before) {
+    std::string text;
+    for (const std::string& line : first_cause({.job = &job,
+                                   .failures = {failure(0, "numeric", 1)},
+                                   .usable = std::move(usable),
+                                   .numeric_before = before})
+                                       .details)
+      text += line + "\n";
+    return text;
+  };
+  const std::string two = details({{10, "/runs/a/ten"}, {8, "/runs/a/eight"}, {6, "/runs/a/six"}}, 0);
+  CHECK_THAT(two, Contains("the same command with --run-dir /runs/a --resume /runs/a/ten --skip-batches 2\n") &&
+                      Contains("go back further: the same command with --run-dir /runs/a --resume /runs/a/eight "
+                               "--skip-batches 4\n") &&
+                      !Contains("six") && !Contains("attempt before"));
+  CHECK_THAT(details({{10, "/runs/a/ten"}}, 11), !Contains("go back further: ") && !Contains("attempt before"));
+  CHECK_THAT(details({{10, "/runs/a/ten"}}, 12),
+             Contains("the attempt before this one ended at step 12 in the same way"));
+  CHECK_THAT(details({}, 12), !Contains("--skip-batches") && Contains("starts again from step 1"));
 }
 
 }  // namespace trainctl

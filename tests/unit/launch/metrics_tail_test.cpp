@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/hostile_json.h"
 #include "support/subprocess.h"
 
 namespace trainctl {
@@ -106,6 +107,16 @@ TEST_CASE("a loss that was no number is not shown as zero", "[launch]") {
   REQUIRE(lines.size() == 1);
   REQUIRE(lines[0].eval_loss);
   CHECK(std::isnan(*lines[0].eval_loss));
+}
+
+TEST_CASE("lines that are no metrics, whatever they are, are passed over", "[launch]") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  MetricsTail tail(file);
+  int64_t good = 0;
+  for (const std::string& text : testing::hostile_json()) append(file, text + "\n" + step(1, 1));
+  for (const MetricsLine& line : tail.poll()) good += line.step == 1 ? 1 : 0;
+  CHECK(good == std::ssize(testing::hostile_json()));
 }
 
 }  // namespace trainctl

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/hostile_json.h"
 #include "support/subprocess.h"
 
 namespace trainctl {
@@ -87,7 +88,8 @@ TEST_CASE("a launcher killed before it wrote launch.json leaves a folder that st
   CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("thesis.tex"));
   const RunPaths paths = killed_start();
   std::filesystem::create_directory(paths.checkpoints() / "step-00000001");  // states without their launch.json
-  CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("checkpoints") && Contains("no run directory"));
+  CHECK_THROWS_WITH(open_run_directory(root, "auto"), Contains("checkpoints") && Contains("no run directory") &&
+                                                          Contains("put the file back, or go on from a checkpoint"));
 }
 
 TEST_CASE("what a refused launch leaves is no run, and no reason to refuse the next one", "[launch]") {
@@ -144,9 +146,53 @@ TEST_CASE("changes of the recipe between attempts are listed with both values", 
   const RunPaths paths{folder.path()};
   Job job = small_job(folder.path());
   write_run_files(paths, job, "{}\n");
-  CHECK(recipe_changes(paths, job.recipe).empty());
-  job.recipe.runtime.steps = 9;
-  CHECK(recipe_changes(paths, job.recipe) == std::vector<std::string>{"runtime.steps: 3 -> 9"});
+  Recipe now = load_job(paths.launch()).recipe;
+  CHECK(recipe_changes(job.recipe, now).empty());
+  now.runtime.steps = 9;
+  CHECK(recipe_changes(job.recipe, now) == std::vector<std::string>{"runtime.steps: 3 -> 9"});
+}
+
+TEST_CASE("a recipe.json that is lost, damaged or edited is told before it is written anew", "[launch]") {
+  const TemporaryFolder folder;
+  const RunPaths paths{folder.path()};
+  const Job job = small_job(folder.path());
+  write_run_files(paths, job, "{}\n");
+  CHECK(recipe_file_remark(paths, job.recipe).empty());
+  const std::string good = read_file(paths.recipe());
+  for (const std::string& text : testing::hostile_json()) {
+    INFO(text.substr(0, 60));
+    folder.file("recipe.json", text);
+    CHECK_THAT(recipe_file_remark(paths, job.recipe), Contains("recipe.json cannot be read (") && Contains("anew"));
+  }
+  folder.file("recipe.json", good.substr(0, good.size() / 2));
+  CHECK_THAT(recipe_file_remark(paths, job.recipe), Contains("cannot be read"));
+  std::string edited = good;
+  edited.replace(edited.find("\"steps\": 3"), 10, "\"steps\": 5");
+  folder.file("recipe.json", edited);
+  CHECK_THAT(recipe_file_remark(paths, job.recipe),
+             Contains("is not what the last launch wrote (runtime.steps: 3 -> 5)"));
+  std::filesystem::remove(paths.recipe());
+  CHECK_THAT(recipe_file_remark(paths, job.recipe), Contains("is not there") && Contains("launch.json"));
+}
+
+TEST_CASE("records with wrong JSON are errors that name the file, or no records", "[launch]") {
+  const TemporaryFolder folder;
+  const RunPaths paths{folder.path()};
+  std::filesystem::create_directory(paths.errors());
+  for (const std::string& text : testing::hostile_json()) {
+    INFO(text.substr(0, 60));
+    folder.file("launch.json", text);
+    try {
+      load_job(paths.launch());
+      FAIL("it was read");
+    } catch (const Error& e) {
+      CHECK(exit_code(e.kind()) == 2);
+      CHECK_THAT(e.what(), Contains("launch.json"));
+    }
+    folder.file("errors/rank-00000.json", text);
+    CHECK(load_rank_failures(paths.errors()).empty());
+    CHECK_FALSE(rank_failure_of_line("trainctl_worker failure report: " + text));
+  }
 }
 
 TEST_CASE("--resume takes words and folders, and tells what there is instead of a missing one", "[launch]") {
