@@ -138,7 +138,10 @@ void add_checkpoint_path(CLI::App* cmd, const std::shared_ptr<CheckpointOptions>
                          const std::string& without_step) {
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
   if (!without_step.empty())
-    cmd->add_option("--step", options->step, "Which one of a run; without it " + without_step)
+    cmd->add_option(
+           "--step", options->step,
+           "Which one of a run (one that another of its step has superseded: its folder as PATH); without it " +
+               without_step)
         ->transform(whole_number(0));
 }
 

@@ -206,6 +206,7 @@ void inspect(const CheckpointOptions& o) {
 void diff(const CheckpointOptions& o) {
   const std::filesystem::path a = chosen_checkpoint(o.path, std::nullopt), b = chosen_checkpoint(o.other, std::nullopt);
   const CheckpointDifference d = while_there({a, b}, [&] { return diff_checkpoints(a, b, progress_bar("comparing")); });
+  const int64_t not_comparable = std::ssize(d.tensors) - d.differing;
   if (o.json) {
     ordered_json tensors = ordered_json::array();
     for (const TensorDifference& t : d.tensors)
@@ -218,6 +219,8 @@ void diff(const CheckpointOptions& o) {
                        {"b", b.string()},
                        {"same", d.same()},
                        {"compared", d.compared},
+                       {"differ", d.differing},
+                       {"not_comparable", not_comparable},
                        {"scalars", d.scalars},
                        {"tensors", tensors}});
   }
@@ -227,9 +230,12 @@ void diff(const CheckpointOptions& o) {
                                   t.elements > 0 ? " in " + counted(t.elements, "element") : std::string(),
                                   t.max_abs ? fmt::format(", by at most {:.6g}", *t.max_abs) : std::string()),
                       0));
-  print_out(fmt::format("{} compared, {}{}\n", counted(d.compared, "tensor"),
-                        counted(std::ssize(d.tensors), "differs", "differ"),
-                        d.same() ? "; the checkpoints hold the same state" : ""));
+  print_out(fmt::format(
+      "{} compared, {}{}{}\n", counted(d.compared, "tensor"), counted(d.differing, "differs", "differ"),
+      not_comparable > 0 ? fmt::format("; {} not comparable (in one checkpoint alone, or of another shape or dtype)",
+                                       counted(not_comparable, "tensor"))
+                         : "",
+      d.same() ? "; the checkpoints hold the same state" : ""));
 }
 
 }  // namespace

@@ -165,8 +165,29 @@ void check_holds_checkpoints(const fs::path& root) {
                                           root.string()));
 }
 
+// prune takes from a run: what it would do elsewhere is not what somebody means who names one checkpoint.
+void check_is_no_checkpoint(const fs::path& path) {
+  const fs::path normal = fs::absolute(path / "").lexically_normal().parent_path();
+  if (is_folder(path / "checkpoints")) return;
+  const CheckpointInfo info = inspect_folder(normal);
+  const bool of_run = step_of_folder(normal.filename().string()) || is_superseded(info);
+  if (!of_run && !is_checkpoint_folder(path)) return;
+  if (!of_run)
+    fail(ErrorKind::usage,
+         fmt::format("{} is one checkpoint{} that is of no run, so prune has nothing to choose from. When it is needed "
+                     "no more, remove its folder (rm -r)",
+                     path.string(), info.kind.empty() ? "" : fmt::format(" (kind {})", info.kind)));
+  const fs::path root = normal.parent_path(), run = run_around(root).root;
+  fail(ErrorKind::usage,
+       fmt::format("{0} is one checkpoint, and prune chooses among all of a run: give {1}. To keep this one: trainctl "
+                   "checkpoint mark pin {0} --reason WHY. To have nothing load it: trainctl checkpoint mark unusable "
+                   "{0} --reason WHY. No command removes one alone: once the run has ended, remove its folder (rm -r)",
+                   path.string(), root.filename() == "checkpoints" ? run.string() : root.string()));
+}
+
 void prune(const CheckpointOptions& o) {
   const fs::path root = checkpoint_root_of(o.path);
+  check_is_no_checkpoint(o.path);
   std::optional<RunIsOver> over;
   check_holds_checkpoints(root);
   if (!o.dry_run)
@@ -185,6 +206,11 @@ void prune(const CheckpointOptions& o) {
   for (const fs::path& folder : gone)
     print_out(fmt::format("{} {}\n", o.dry_run ? "would remove" : "removed", folder.string()));
   if (gone.empty()) print_out("nothing to remove\n");
+  if (o.dry_run)
+    print_out(
+        "dry run: nothing was removed. Not checked: whether the run still goes on, and whether what stays is whole; "
+        "where\nnone of the states kept is verified, prune first reads the newest, and keeps another if that is "
+        "damaged\n");
 }
 
 // The attempt that PATH names, or the newest one of a run that can be adopted.
@@ -261,7 +287,8 @@ void add_checkpoint_care_commands(CLI::App& group, const std::shared_ptr<Checkpo
   one->add_option("--keep", options->keep, "Newest usable ones to keep")->required()->transform(whole_number(1));
   one->add_option("--keep-every-steps", options->keep_every_steps, "Keep training states of these steps too; 0: none")
       ->transform(whole_number(0));
-  one->add_flag("--dry-run", options->dry_run, "Only say what would go");
+  one->add_flag("--dry-run", options->dry_run,
+                "Only say what would go; what stays is not read, and a run in progress not noticed");
 
   one = add_checkpoint_subcommand(
       group, options, "adopt",

@@ -50,13 +50,14 @@ void to_hf(const ExportOptions& o) {
                        {"to", o.to},
                        {"family", r.family},
                        {"dtype", o.dtype},
+                       {"weights_from", r.source},
                        {"tensors", r.tensors},
                        {"parameters", r.parameters},
                        {"bytes", r.bytes},
                        {"files", r.files},
                        {"notes", r.notes}});
-  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}\n", r.output.string(), r.family, r.step,
-                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype,
+  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}, {}\n", r.output.string(), r.family, r.step,
+                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype, source_text(r.source),
                         counted(std::ssize(r.files), "file")));
   report_notes(r.notes);
 }
@@ -77,12 +78,13 @@ void to_gguf(const ExportOptions& o) {
                        {"to", o.to},
                        {"family", r.family},
                        {"dtype", o.dtype},
+                       {"weights_from", r.source},
                        {"tensors", r.tensors},
                        {"parameters", r.parameters},
                        {"bytes", r.bytes},
                        {"notes", r.notes}});
-  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}\n", r.output.string(), r.family, r.step,
-                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype));
+  print_out(fmt::format("{}: {} model of step {}, {}, {} in {}, {}\n", r.output.string(), r.family, r.step,
+                        counted(r.tensors, "tensor"), human_bytes(r.bytes), o.dtype, source_text(r.source)));
   report_notes(r.notes);
 }
 
@@ -93,15 +95,18 @@ void add_checkpoint_export_command(CLI::App& group) {
   CLI::App* cmd = group.add_subcommand(
       "export",
       "Write the weights for another program (gpt2, llama, qwen2, qwen3): hf is a folder that Hugging Face\n"
-      "transformers loads, gguf a file that llama.cpp loads. The output appears whole or not at all; an earlier "
-      "export\n"
-      "is replaced, anything else is left alone.");
+      "transformers loads, gguf a file that llama.cpp loads. Each weight is its f32 master where the checkpoint\n"
+      "has one (a run in bf16), else what is stored. The output appears whole or not at all; an earlier export is\n"
+      "replaced, anything else is left alone.");
   cmd->add_option("path", options->path, "Run directory, checkpoints folder or checkpoint")->required();
   cmd->add_option("--to", options->to, "Format: hf or gguf")->required()->check(CLI::IsMember({"hf", "gguf"}));
   cmd->add_option("--output,--out", options->output, "Folder (hf) or file (gguf) to write")->required();
   cmd->add_option("--step", options->step, "Which one of a run; without it the newest usable one")
       ->transform(whole_number(0));
-  cmd->add_option("--dtype", options->dtype, "f32 (default) or bf16, rounded to nearest even; gguf also: f16, q8_0")
+  cmd->add_option(
+         "--dtype", options->dtype,
+         "f32 (default), which keeps every bit, or bf16, rounded to nearest even: what a bf16 run computes with; "
+         "gguf also: f16, q8_0")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
   CLI::Option* shards =
       cmd->add_option("--max-shard-bytes", options->max_shard_bytes,

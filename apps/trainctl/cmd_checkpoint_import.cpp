@@ -43,10 +43,15 @@ void run_import(const ImportOptions& o) {
                        {"tensors", r.tensors},
                        {"parameters", r.parameters},
                        {"bytes", r.bytes},
+                       {"files_compared", r.compared},
+                       {"tokenizer", r.tokenizer},
                        {"recipe", ordered_json::parse(r.recipe_model)},
                        {"notes", r.notes}});
   print_out(fmt::format("{}: portable checkpoint of a {} model, {} parameters in {} tensors, {}\n", r.output.string(),
                         r.family, human_count(static_cast<double>(r.parameters)), r.tensors, human_bytes(r.bytes)));
+  if (r.compared > 0)
+    print_out(fmt::format("{} of {} compared with the digests of trainctl_export.json\n", counted(r.compared, "file"),
+                          r.source.string()));
   for (const std::string& note : r.notes) print_out("note: " + note + "\n");
   print_out(fmt::format("The section of a recipe that trains it (also in {}):\n{}",
                         (r.output / "meta" / "recipe-model.json").string(), r.recipe_model));
@@ -61,7 +66,8 @@ void add_checkpoint_import_command(CLI::App& group) {
       "import",
       "Make a portable checkpoint of the weights of a Hugging Face folder (gpt2, llama, qwen2, qwen3).\n"
       "f32 and bf16 are kept bit for bit, f16 becomes f32, which is exact. Everything is checked before anything is\n"
-      "written; the checkpoint is committed last and read back.");
+      "written; the checkpoint is committed last and read back. An export of trainctl is first compared with the\n"
+      "digests in its trainctl_export.json.");
   cmd->add_option("source", options->source, "Folder with config.json and model.safetensors or its index")->required();
   cmd->add_option("--from", options->from, "Format: hf")->required()->check(CLI::IsMember({"hf"}));
   cmd->add_option("--output,--out", options->output, "Checkpoint folder to make; default: imported/NAME");

@@ -133,6 +133,13 @@ void check_resumed_path(const LaunchArguments& a, const Job& job) {
   const bool asked = is_path(a.request.resume);
   const std::string& from = asked ? a.request.resume : job.resume;
   if (!is_path(from)) return;
+  std::error_code ignored;
+  if (!is_checkpoint_folder(from) && fs::exists(fs::path(from) / "config.json", ignored))
+    fail(ErrorKind::checkpoint,
+         fmt::format("--resume {0} is a Hugging Face folder: it holds weights, and no state to go on with. Make a "
+                     "checkpoint of it: trainctl checkpoint import --from hf {0} --output DIR; and start from its "
+                     "weights: --init-from DIR instead of --resume",
+                     from));
   check_resume(from, [&] {
     // "8", "step-8": somebody means a step of the run.
     const bool bare = !fs::path(from).has_parent_path() && !a.run_dir.empty();

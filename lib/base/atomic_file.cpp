@@ -25,8 +25,8 @@ constexpr int64_t kLongestFileBytes = int64_t{4} << 30, kLongestStreamBytes = in
   throw file_error(kind, action, path, code);
 }
 
-// 0, or the errno of the failed write.
-int write_all(int fd, std::string_view data) {
+// 0, or the errno of the failed write, and `data` what is left.
+int write_all(int fd, std::string_view& data) {
   while (!data.empty()) {
     const ssize_t wrote = ::write(fd, data.data(), data.size());
     if (wrote < 0 && errno == EINTR) continue;
@@ -45,6 +45,10 @@ int sync_open_directory(int fd) {
 }  // namespace
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  write_file_atomically(path, std::span<const std::string_view>(&content, 1));
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces) {
   const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
   // Opened first: as soon as the name is there, somebody may move the whole folder.
   const int folder = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -57,7 +61,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   temporary += fmt::format(".tmp.{}.{}", ::getpid(), random_hex(8));
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) give_up(errno);
-  int code = write_all(fd, content);
+  int code = 0;
+  for (std::string_view piece : pieces)
+    if (code == 0) code = write_all(fd, piece);
   if (code == 0 && ::fsync(fd) != 0) code = errno;
   if (::close(fd) != 0 && code == 0) code = errno;
   if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
@@ -149,7 +155,8 @@ void sync_directory(const std::filesystem::path& path) {
     fail_on(ErrorKind::environment, "sync the folder", path, code);
 }
 
-LineWriter::LineWriter(const std::filesystem::path& path, bool truncate) : path_(path) {
+LineWriter::LineWriter(const std::filesystem::path& path, bool truncate, MakeRoom make_room)
+    : path_(path), make_room_(std::move(make_room)) {
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666);
   if (fd_ < 0) fail_on(ErrorKind::environment, "write", path, errno);
 }
@@ -161,7 +168,10 @@ LineWriter::~LineWriter() {
 void LineWriter::line(std::string_view text) {
   std::string whole(text);
   whole += '\n';
-  if (const int code = write_all(fd_, whole); code != 0) fail_on(ErrorKind::environment, "write", path_, code);
+  std::string_view left = whole;
+  int code = write_all(fd_, left);
+  if ((code == ENOSPC || code == EDQUOT) && make_room_ && make_room_()) code = write_all(fd_, left);
+  if (code != 0) fail_on(ErrorKind::environment, "write", path_, code);
 }
 
 }  // namespace trainctl

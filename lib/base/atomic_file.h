@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,8 @@ namespace trainctl {
 // Replaces `path` with `content` so that a reader, or a crash at any moment, sees the old file or the new one whole.
 // Throws Error{environment} naming the path and the cause (no space, no permission).
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+// The same of a content in pieces, one after the other.
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces);
 
 // What a link leads to, link after link, also when nothing is there yet; the path itself when it is none. To replace a
 // file that somebody has put on another disk, and not the link. Throws Error{input}: a circle of links.
@@ -24,7 +28,9 @@ void sync_directory(const std::filesystem::path& path);  // fsync of the directo
 // Appends one line (a '\n' is added) with a single write(2), so that concurrent readers never see half a line.
 class LineWriter {
  public:
-  explicit LineWriter(const std::filesystem::path& path, bool truncate = false);
+  // Called when the disk is full; true: there is room again, and what is left of the line is written.
+  using MakeRoom = std::function<bool()>;
+  explicit LineWriter(const std::filesystem::path& path, bool truncate = false, MakeRoom make_room = {});
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
@@ -33,6 +39,7 @@ class LineWriter {
  private:
   int fd_ = -1;
   std::filesystem::path path_;
+  MakeRoom make_room_;
 };
 
 // An advisory lock (flock) on a file; freed by the kernel when the process dies, so a crash leaves no stale lock.

@@ -82,4 +82,17 @@ bool is_folder(const fs::path& path) {
   return status.type() == fs::file_type::directory;
 }
 
+std::string why_no_folder(const fs::path& path) {
+  if (is_folder(path)) return "";
+  std::error_code code;
+  const bool link = fs::is_symlink(fs::symlink_status(path, code)), there = fs::exists(path, code);
+  std::string text = "is ";
+  if (link) {
+    const fs::path target = fs::read_symlink(path, code);
+    text += fmt::format("a link to {}, which ", code ? "another place" : target.string()) + (there ? "is " : "");
+  }
+  if (!there) return link ? text + "does not exist" : "does not exist";
+  return text + (fs::is_regular_file(path, code) ? "a file, not a folder" : "no folder");
+}
+
 }  // namespace trainctl

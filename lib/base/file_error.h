@@ -28,4 +28,8 @@ Error file_error(const std::filesystem::filesystem_error& error);
 // environment) when that cannot be told.
 bool is_folder(const std::filesystem::path& path);
 
+// "" for a folder, also through links; else what is there, to follow its name: "does not exist", "is a link to
+// ELSEWHERE, which does not exist", "is a file, not a folder". Throws as is_folder.
+std::string why_no_folder(const std::filesystem::path& path);
+
 }  // namespace trainctl

@@ -53,11 +53,17 @@ std::string Xxh128::hex() {
   return text;
 }
 
-std::string sha256_hex(std::string_view data) {
+std::string sha256_hex(std::string_view data) { return sha256_hex(std::span(&data, 1)); }
+
+std::string sha256_hex(std::span<const std::string_view> pieces) {
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  bool done = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  for (const std::string_view piece : pieces)
+    done = done && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  ensure(EVP_Digest(data.data(), data.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1 && size == 32,
-         "SHA-256 is not available from the crypto library");
+  done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1;
+  ensure(done && size == 32, "SHA-256 is not available from the crypto library");
   return to_hex(digest.data(), size);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,7 +24,8 @@ class Xxh128 {
   std::unique_ptr<State> state_;
 };
 
-std::string sha256_hex(std::string_view data);  // 64 lower-case hex digits
-std::string random_hex(int digits);             // from the kernel's random source
+std::string sha256_hex(std::string_view data);                     // 64 lower-case hex digits
+std::string sha256_hex(std::span<const std::string_view> pieces);  // of all of them, one after the other
+std::string random_hex(int digits);                                // from the kernel's random source
 
 }  // namespace trainctl

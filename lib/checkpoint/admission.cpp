@@ -2,6 +2,7 @@
 #include "checkpoint/admission.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -22,7 +23,7 @@ namespace {
 
 void lay_ballast(const fs::path& root, int64_t bytes) {
   const fs::path ballast = root / kBallastName;
-  if (bytes <= 0 || regular_file_bytes(ballast) >= 0) return;
+  if (bytes <= 0 || regular_file_bytes(ballast) >= 0 || free_bytes(root) < 2 * bytes) return;
   try {
     FileHandle file = FileHandle::create_exclusive(ballast);
     file.reserve(bytes);
@@ -59,25 +60,29 @@ void drop_superseded(const fs::path& root) {
 
 }  // namespace
 
-Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, int64_t margin_bytes, int64_t ballast_bytes) {
+bool give_up_ballast(const fs::path& root) noexcept { return ::unlink((root / kBallastName).c_str()) == 0; }
+
+Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, const SpacePolicy& space) {
   Admission admission;
   try {
     make_directories(root / kStagingName);
     sweep_attempts(root);
     empty_trash(root);
     drop_superseded(root);
-    const int64_t needed = bytes + bytes / 10 + margin_bytes;
+    lay_ballast(root, space.ballast_bytes);
+    const int64_t needed = bytes + bytes / 10 + space.margin_bytes;
     int64_t free = free_bytes(root);
     if (free < needed) {  // an attempt that somebody might adopt must not keep the next save from happening
       drop_attempts_up_to(root, INT64_MAX);
       free = free_bytes(root);
     }
+    if (free < needed && space.may_use_ballast && give_up_ballast(root)) free = free_bytes(root);
     if (free < needed) {
-      admission.reason = fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free),
-                                     root.string(), human_bytes(needed), human_bytes(bytes), human_bytes(margin_bytes));
+      admission.reason =
+          fmt::format("{} free at {}, a save needs {} (1.1 x {} and a margin of {})", human_bytes(free), root.string(),
+                      human_bytes(needed), human_bytes(bytes), human_bytes(space.margin_bytes));
       return admission;
     }
-    lay_ballast(root, ballast_bytes);
     SaveJob job;
     job.root = root;
     job.step = step;

@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/json_node.h"
 #include "checkpoint/attempt.h"
 #include "checkpoint/media_reader.h"
@@ -59,7 +60,8 @@ struct Attempted {
 // Everything but the data's digests.
 Attempted examine(const fs::path& folder, bool run_is_over) {
   std::error_code code;
-  if (!fs::is_directory(folder, code)) refuse("there is no such folder");
+  if (const std::string why = why_no_folder(folder); !why.empty())
+    refuse(why == "does not exist" ? "there is no such folder" : "it " + why);
   if (regular_file_bytes(folder / kCommittedName) >= 0) refuse("it is committed; there is nothing to adopt");
   if (fs::exists(fs::symlink_status(folder / kUnusableName, code))) {
     std::string why = "the marker cannot be read";
@@ -82,14 +84,13 @@ Attempted examine(const fs::path& folder, bool run_is_over) {
   check_owner(folder, left.owner, run_is_over);
   if (!is_final && fs::exists(fs::symlink_status(job.final_folder(), code)))
     refuse(fmt::format("the name {} is taken", job.final_folder().string()));
-  const auto have = static_cast<int64_t>(names_in(folder / "receipts").size());
-  if (have < job.world) {
-    std::string missing;
-    int64_t shown = 0;
-    for (int64_t r = 0; r < job.world && shown < 8; ++r)
-      if (regular_file_bytes(folder / receipt_path(r)) < 0) missing += fmt::format("{}{}", shown++ ? ", " : "", r);
-    refuse(fmt::format("{} of {} receipts are missing, first of ranks {}", job.world - have, job.world, missing));
-  }
+  readable_names_in(folder / "receipts");  // throws when what is in it cannot be told
+  int64_t absent = 0;
+  std::string first;
+  for (int64_t r = 0; r < job.world; ++r)
+    if (regular_file_bytes(folder / receipt_path(r)) < 0 && ++absent <= 8)
+      first += fmt::format("{}{}", absent > 1 ? ", " : "", r);
+  if (absent > 0) refuse(fmt::format("{} of {} receipts are missing, first of ranks {}", absent, job.world, first));
   job.deadline_s = 0;
   Attempted a{job, manifest_of_receipts(job, folder)};
   for (const FileRecord& f : a.manifest.files) check_plain_file(folder, f.path, f.bytes);
@@ -163,7 +164,7 @@ CheckpointInfo adopt_attempt(const fs::path& given, bool run_is_over, const Prog
 
 std::vector<AttemptInfo> scan_attempts(const fs::path& root, bool run_is_over) {
   std::vector<AttemptInfo> all;
-  for (const std::string& name : names_in(root / kStagingName)) {
+  for (const std::string& name : readable_names_in(root / kStagingName)) {
     if (step_of_attempt(name) < 0) continue;
     AttemptInfo info{root / kStagingName / name, step_of_attempt(name), false, ""};
     info.reason = adoption_fault(info.folder, run_is_over);

@@ -1,6 +1,7 @@
 // lib/checkpoint/checkpoint_config.h -- the recipe's "checkpoint" section.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -8,8 +9,11 @@
 
 namespace trainctl {
 
-// A save is admitted when 1.1 x its bytes and this much more are free.
-inline constexpr int64_t kCheckpointFreeSpaceMarginBytes = int64_t{1} << 30;
+// What must be free beside 1.1 x the bytes of a save, for logs and whoever shares the disk: as much as the save, at
+// least 64 MiB and at most 1 GiB. Not asked for by the last save of a run, which nothing follows.
+inline constexpr int64_t free_space_margin(int64_t bytes) {
+  return std::clamp(bytes, int64_t{64} << 20, int64_t{1} << 30);
+}
 
 struct CheckpointConfig {
   int64_t every_steps = 0;                 // 0: only the final state

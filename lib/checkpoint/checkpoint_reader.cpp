@@ -161,6 +161,19 @@ std::vector<CheckpointReader::Part> CheckpointReader::parts_of(const std::vector
   return parts;
 }
 
+void CheckpointReader::read(const TensorRecord& tensor, const Box& box, DType dtype, void* to) {
+  try {
+    read_all({{&tensor, box, dtype, to}});
+  } catch (const Error& e) {
+    if (damage() == nullptr) throw;
+    throw Error(e.kind(),
+                fmt::format("{}\nwhat to do: trainctl checkpoint verify --full {} reads all of it and marks it "
+                            "unusable; of a run the newest usable one before it is then taken",
+                            e.what(), info_.folder.string()))
+        .at(e.where());
+  }
+}
+
 void CheckpointReader::read_all(const std::vector<ReadRequest>& requests, const Agreement& ranks) {
   std::vector<Part> parts;
   std::string fault;

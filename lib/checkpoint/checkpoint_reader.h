@@ -46,9 +46,8 @@ class CheckpointReader {
   // In a world of several ranks: collective, also for a rank without requests; blocks that ranks of one node share are
   // read once there, and all return or all throw (read_shared_blocks).
   void read_all(const std::vector<ReadRequest>& requests, const Agreement& ranks = {});
-  void read(const TensorRecord& tensor, const Box& box, DType dtype, void* to) {
-    read_all({{&tensor, box, dtype, to}});
-  }
+  // The same of one tensor, alone: for tools, which are told what to do about a damaged block.
+  void read(const TensorRecord& tensor, const Box& box, DType dtype, void* to);
 
   // Of all requests so far; bytes that several of them need count once. Collective over the world.
   LoadCost cost(const Agreement& ranks = {}) const;

@@ -105,11 +105,12 @@ std::vector<SaveOutcome> Checkpointer::State::wait() {
   return std::exchange(outcomes_, {});
 }
 
-std::string Checkpointer::State::decide(int64_t step, int64_t bytes) {
+std::string Checkpointer::State::decide(int64_t step, int64_t bytes, SaveReason reason) {
   if (saved_step_ == step && inspect_folder(options_.folder / folder_name_of(step)).state == CheckpointState::usable)
     return fmt::format("done\n{}", step);
-  const Admission admission =
-      admit_save(options_.folder, step, bytes, options_.free_space_margin_bytes, options_.ballast_bytes);
+  const bool last = reason != SaveReason::interval;
+  const int64_t margin = options_.free_space_margin_bytes.value_or(last ? 0 : free_space_margin(bytes));
+  const Admission admission = admit_save(options_.folder, step, bytes, {margin, options_.ballast_bytes, last});
   return admission.go ? fmt::format("go\n{}\n{}", step, admission.attempt)
                       : fmt::format("no\n{}\n{}", step, admission.reason);
 }
@@ -136,7 +137,8 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   }
   outcome.bytes = staging_->plan().image_bytes;
   const int64_t total = ranks.sum(outcome.bytes);
-  const std::string word = ranks.broadcast_from_rank0(ranks.rank == 0 ? decide(scalars.step, total) : std::string());
+  const std::string word =
+      ranks.broadcast_from_rank0(ranks.rank == 0 ? decide(scalars.step, total, reason) : std::string());
   const bool same_step = line_of(word, 1) == std::to_string(scalars.step);
   const std::string verdict = line_of(word, 0), detail = line_of(word, 2);
   if (!ranks.all_agree(same_step))

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,9 @@ struct CheckpointerOptions {
   // State classes that follow from what is stored, and from what (completeness.h). A training checkpoint needs all
   // twelve: those not seen in the manifest and not declared here are absent, and the save is refused.
   std::vector<StateClass> derived{};
-  int copy_threads = 1;                                               // for the copy at the step boundary
-  int64_t free_space_margin_bytes = kCheckpointFreeSpaceMarginBytes;  // a save needs 1.1 x its bytes and this
-  int64_t ballast_bytes = 16 << 20;  // given up on a full disk to make room for the bad news; 0: none
+  int copy_threads = 1;                              // for the copy at the step boundary
+  std::optional<int64_t> free_space_margin_bytes{};  // instead of free_space_margin(), for every save
+  int64_t ballast_bytes = 16 << 20;                  // given up on a full disk to make room for the bad news; 0: none
   Agreement agreement;
   // Of each checkpoint that is about to be restored, before a tensor of it is read; the same on every rank.
   std::function<RecipeVerdict(const Manifest&)> judge = [](const Manifest&) { return RecipeVerdict(); };

@@ -256,7 +256,7 @@ std::vector<fs::path> Checkpointer::State::leave_later_steps() {
   if (from < 0 || options_.agreement.rank != 0) return left;
   for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
     const bool usable = info.state == CheckpointState::usable;
-    if ((!usable && info.state != CheckpointState::incomplete) || info.step <= from) continue;
+    if ((!usable && info.state != CheckpointState::incomplete) || info.step <= from || info.unreadable) continue;
     mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from),
                   std::string(kMarkedByResume), "");
     if (usable) left.push_back(info.folder);

@@ -33,7 +33,8 @@ class Checkpointer::State {
   bool in_flight();  // joins a writer that is done
   void finish();     // blocks until none is in flight
   void report(SaveOutcome outcome) { outcomes_.push_back(std::move(outcome)); }
-  std::string decide(int64_t step, int64_t bytes);                 // rank 0's word on this save: "go", "done" or "no"
+  std::string decide(int64_t step, int64_t bytes,
+                     SaveReason reason);                           // rank 0's word on this save: "go", "done" or "no"
   std::string copy_now(const StateCatalog& catalog, int threads);  // what stage() says; never throws
   void write(const SaveJob& job, const std::string& fault, Clock::time_point start);  // the writer thread
 

@@ -1,5 +1,8 @@
 // lib/checkpoint/commit.cpp -- S7 to S11 on rank 0: receipts to manifest, publish, COMMITTED, LATEST.
 #include <algorithm>
+#include <array>
+#include <future>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "checkpoint/admission.h"
 #include "checkpoint/adopt.h"
 #include "checkpoint/attempt.h"
 #include "checkpoint/completeness.h"
@@ -19,6 +23,7 @@
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/scan.h"
+#include "checkpoint/tensor_text.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -44,12 +49,13 @@ std::chrono::milliseconds longest_nap(int64_t world) {
   return std::chrono::milliseconds(std::clamp<int64_t>(world / 4, 10, 200));
 }
 
-Gathered gather(const SaveJob& job, const fs::path& folder, const KnownPlan& known) {
+Gathered gather(const SaveJob& job, const fs::path& folder, KnownPlan& known) {
   const auto world = static_cast<size_t>(job.world);
   std::vector<std::optional<Receipt>> receipts(world);
   std::vector<bool> repeats(world);
   Gathered all;
   all.records.resize(world);
+  all.texts = std::move(known.buffers);
   all.texts.resize(world);
   size_t have = 0;
   for (PatientWait wait(job.deadline_s, longest_nap(job.world)); have < world; wait.sleep()) {
@@ -57,8 +63,9 @@ Gathered gather(const SaveJob& job, const fs::path& folder, const KnownPlan& kno
       const std::string name = receipt_path(static_cast<int64_t>(r));
       const fs::path path = folder / name;
       if (receipts[r] || regular_file_bytes(path) < 0) continue;
-      const std::string& text = all.texts[r] = read_small_file(path, kMaxRecordBytes);
-      repeats[r] = known.receipts.size() == world && tensors_of_receipt(text) == known.receipts[r];
+      std::string& text = all.texts[r];
+      read_small_file(path, kMaxRecordBytes, text);
+      repeats[r] = known.receipts.size() == world && tensors_of_receipt(text) == tensors_of_receipt(known.receipts[r]);
       Receipt receipt = repeats[r] ? receipt_but_tensors(text, path.string()) : receipt_from_text(text, path.string());
       if (!receipt.ok) fail(ErrorKind::checkpoint, fmt::format("rank {}: {}", r, receipt.reason));
       if (receipt.attempt != job.attempt || receipt.step != job.step || receipt.rank != static_cast<int64_t>(r))
@@ -83,23 +90,24 @@ Gathered gather(const SaveJob& job, const fs::path& folder, const KnownPlan& kno
   return all;
 }
 
-// One record per tensor, with the chunks of all ranks.
-std::vector<TensorRecord> merge_tensors(const std::vector<Receipt>& receipts) {
-  std::map<std::pair<std::string, std::string>, TensorRecord> merged;
-  for (const Receipt& receipt : receipts)
-    for (const TensorRecord& t : receipt.tensors) {
-      const auto [at, is_new] = merged.try_emplace({t.name, t.role}, t);
+// One record per tensor, with the chunks of all ranks, which are taken from the receipts.
+std::vector<TensorRecord> merge_tensors(std::vector<Receipt>& receipts) {
+  std::map<std::pair<std::string_view, std::string_view>, TensorRecord*> merged;
+  for (Receipt& receipt : receipts)
+    for (TensorRecord& t : receipt.tensors) {
+      const auto [at, is_new] = merged.try_emplace({t.name, t.role}, &t);
       if (is_new) continue;
-      TensorRecord& known = at->second;
+      TensorRecord& known = *at->second;
       if (known.shape != t.shape || known.dtype != t.dtype || known.alias_of != t.alias_of ||
           known.derived_from_role != t.derived_from_role)
         fail(ErrorKind::checkpoint, fmt::format("rank {} describes tensor {} ({}) as {} {}, another rank as {} {}",
                                                 receipt.rank, in_quotes(t.name), t.role, name(t.dtype),
                                                 to_string(t.shape), name(known.dtype), to_string(known.shape)));
-      known.chunks.insert(known.chunks.end(), t.chunks.begin(), t.chunks.end());
+      std::move(t.chunks.begin(), t.chunks.end(), std::back_inserter(known.chunks));
     }
   std::vector<TensorRecord> tensors;
-  for (auto& [key, t] : merged) tensors.push_back(std::move(t));
+  tensors.reserve(merged.size());
+  for (auto& [key, t] : merged) tensors.push_back(std::move(*t));
   return tensors;
 }
 
@@ -110,7 +118,7 @@ bool same_names_and_sizes(const std::vector<FileRecord>& a, const std::vector<Fi
 }
 
 // Takes the tensors of `known` when the plan is known.
-Manifest make_manifest(const SaveJob& job, const Gathered& gathered, KnownPlan& known) {
+Manifest make_manifest(const SaveJob& job, Gathered& gathered, KnownPlan& known) {
   Manifest m = draft_of(job);
   m.tensors = gathered.plan_is_known ? std::move(known.tensors) : merge_tensors(gathered.receipts);
   m.receipts = gathered.records;
@@ -166,8 +174,7 @@ void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
       put_small_file(job.staging_folder() / kUnusableName, to_text(unusable));
       written = true;
     } catch (const std::exception&) {  // a full disk: make room, once
-      std::error_code ignored;
-      fs::remove(job.root / kBallastName, ignored);
+      give_up_ballast(job.root);
     }
   }
   try {
@@ -180,38 +187,35 @@ void abandon_attempt(const SaveJob& job, const std::string& reason) noexcept {
 
 Manifest manifest_of_receipts(const SaveJob& job, const fs::path& folder) {
   KnownPlan none;
-  return make_manifest(job, gather(job, folder, none), none);
+  Gathered gathered = gather(job, folder, none);
+  return make_manifest(job, gathered, none);
 }
 
 CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
   KnownPlan plan = known == nullptr ? KnownPlan() : std::exchange(*known, {});
-  const Gathered gathered = gather(job, job.staging_folder(), plan);
+  Gathered gathered = gather(job, job.staging_folder(), plan);
   // A receipt is seen before its rank has synced its name; the commit must not outlive one.
   sync_directory((job.staging_folder() / receipt_path(0)).parent_path());
   job.reached(SavePoint::gathered);
   Manifest manifest = make_manifest(job, gathered, plan);
   if (!gathered.plan_is_known) plan.text = tensors_text(manifest.tensors);
-  const std::string text = to_text(manifest, plan.text);
-  const std::string digest = sha256_hex(text);
+  const TextAround around = text_around_tensors(manifest);
+  const std::array<std::string_view, 3> text{around.before, plan.text, around.after};
+  // While the disk is busy with the same bytes.
+  std::future<std::string> digesting = std::async([&text] { return sha256_hex(text); });
   write_file_atomically(job.staging_folder() / kManifestName, text);
+  const std::string digest = digesting.get();
+  const int64_t manifest_bytes = std::ssize(text[0]) + std::ssize(text[1]) + std::ssize(text[2]);
   if (known != nullptr) {
-    if (!gathered.plan_is_known) {
-      plan.receipts.clear();
-      for (const std::string& receipt : gathered.texts) plan.receipts.emplace_back(tensors_of_receipt(receipt));
-    }
+    plan.buffers = std::exchange(plan.receipts, std::move(gathered.texts));
     plan.files = manifest.files;
     plan.tensors = std::move(manifest.tensors);
     *known = std::move(plan);
   }
   job.reached(SavePoint::manifest);
 
-  Committed committed{job.step,
-                      job.attempt,
-                      manifest.kind,
-                      digest,
-                      static_cast<int64_t>(text.size()),
-                      static_cast<int64_t>(manifest.files.size()),
-                      0};
+  Committed committed{
+      job.step, job.attempt, manifest.kind, digest, manifest_bytes, static_cast<int64_t>(manifest.files.size()), 0};
   for (const FileRecord& f : manifest.files) committed.bytes += f.bytes;
   const std::string closed = job.readback ? open_readback(job) : "";
   const std::unique_ptr<const SaveJob, void (*)(const SaveJob*)> place(

@@ -78,6 +78,7 @@ CheckpointDifference diff_checkpoints(const std::filesystem::path& a, const std:
       right.read(*y, whole(x.shape), x.dtype, y_bytes.data());
       ++result.compared;
       if (x_bytes != y_bytes) {
+        ++result.differing;
         d.what = "values differ";
         compare_values(x_bytes, y_bytes, x.dtype, d);
       }

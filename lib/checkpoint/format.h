@@ -112,10 +112,11 @@ struct Unusable {
 
 std::string to_text(const Receipt& receipt);
 std::string to_text(const Manifest& manifest);
-// The list of tensors as it stands in a receipt and in a manifest. Saves of one plan repeat it byte for byte, so that
-// it need be made and read only once: a manifest's text with this list for its own, whatever `manifest.tensors` says.
-std::string tensors_text(const std::vector<TensorRecord>& tensors);
-std::string to_text(const Manifest& manifest, const std::string& tensors);
+// A manifest's text but for its list of tensors (tensor_text.h), whatever `manifest.tensors` says.
+struct TextAround {
+  std::string before, after;
+};
+TextAround text_around_tensors(const Manifest& manifest);
 std::string to_text(const Committed& committed);
 std::string to_text(const Latest& latest);
 std::string to_text(const Unusable& unusable);

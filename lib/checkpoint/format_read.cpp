@@ -10,6 +10,7 @@
 #include "checkpoint/json_fields.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/record_text.h"
+#include "checkpoint/tensor_text.h"
 
 namespace trainctl {
 namespace {
@@ -71,12 +72,11 @@ TensorRecord tensor_of(const JsonFields& fields) {
   TensorRecord tensor;
   tensor.name = fields.text("name");
   tensor.role = fields.text("role");
-  bool known = false;
-  for (const DType d : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
-    if (name(d) == fields.text("dtype")) tensor.dtype = d, known = true;
-  if (!known)
+  const std::optional<DType> dtype = dtype_of_name(fields.text("dtype"));
+  if (!dtype)
     fields.refuse("dtype", fmt::format("= {} is not known; known: f32, bf16, f64, i32, i64, u8",
                                        in_quotes(fields.text("dtype"))));
+  tensor.dtype = *dtype;
   tensor.shape = shape_of(fields, "shape");
   if (fields.has("alias_of")) tensor.alias_of = fields.text("alias_of");
   if (fields.has("derived_from")) {
@@ -159,6 +159,11 @@ std::string_view tensors_of_receipt(std::string_view text) {
 }
 
 Receipt receipt_from_text(std::string_view text, const std::string& source) {
+  if (auto tensors = tensors_of_text(tensors_of_receipt(text))) {
+    Receipt receipt = receipt_but_tensors(text, source);
+    receipt.tensors = std::move(*tensors);
+    return receipt;
+  }
   const JsonNode root = parse_checkpoint_json(text, source);
   const JsonFields fields(root, source);
   Receipt receipt = receipt_of(fields);

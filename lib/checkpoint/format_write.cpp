@@ -1,12 +1,12 @@
 // lib/checkpoint/format_write.cpp -- checkpoint records to canonical JSON.
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "checkpoint/format.h"
 #include "checkpoint/record_text.h"
+#include "checkpoint/tensor_text.h"
 
 namespace trainctl {
 namespace {
@@ -25,99 +25,6 @@ json to_json(const FileRecord& f) {
           {"file_root", f.file_root}};
 }
 
-// Tensors and their chunks are most of a record: they become text without a tree of nodes in between, with the members
-// in the order and the form that dump() gives everything else.
-class TensorText {
- public:
-  explicit TensorText(const std::vector<TensorRecord>& tensors) {
-    text_.reserve(256 * tensors.size());
-    text_ += '[';
-    for (const TensorRecord& t : tensors) put(t);
-    end_list();
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  void put(const TensorRecord& t) {
-    text_ += '{';
-    if (!t.alias_of.empty()) member("alias_of", t.alias_of);
-    text_ += R"("chunks":[)";
-    for (const ChunkRecord& c : t.chunks) put(c);
-    end_list();
-    text_ += ',';
-    if (!t.derived_from_role.empty()) {
-      text_ += R"("derived_from":{"cast":"nearest_even",)";
-      member("name", t.name);
-      member("role", t.derived_from_role);
-      text_.back() = '}';
-      text_ += ',';
-    }
-    member("dtype", name(t.dtype));
-    member("name", t.name);
-    member("role", t.role);
-    member("shape", t.shape);
-    text_.back() = '}';
-    text_ += ',';
-  }
-
-  void put(const ChunkRecord& c) {
-    text_ += '{';
-    member("byte_length", c.byte_length);
-    member("byte_offset", c.byte_offset);
-    member("extent", c.box.extent);
-    member("file", c.file);
-    member("key", c.key);
-    member("offset", c.box.offset);
-    text_.back() = '}';
-    text_ += ',';
-  }
-
-  void member(std::string_view key, std::string_view value) {
-    begin(key);
-    const auto plain = [](char ch) { return ch >= ' ' && ch < '\x7f' && ch != '"' && ch != '\\'; };
-    if (std::all_of(value.begin(), value.end(), plain)) {
-      text_ += '"';
-      text_ += value;
-      text_ += '"';
-    } else {
-      text_ += dump(json(std::string(value)));
-    }
-    text_ += ',';
-  }
-  void member(std::string_view key, int64_t value) {
-    begin(key);
-    number(value);
-    text_ += ',';
-  }
-  void member(std::string_view key, const Shape& shape) {
-    begin(key);
-    text_ += '[';
-    for (int d = 0; d < shape.rank(); ++d) {
-      number(shape[d]);
-      text_ += ',';
-    }
-    end_list();
-    text_ += ',';
-  }
-  void begin(std::string_view key) {
-    text_ += '"';
-    text_ += key;
-    text_ += "\":";
-  }
-  void number(int64_t value) {
-    char digits[24];
-    text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-  }
-  void end_list() {  // in place of the comma after the last element
-    if (text_.back() == ',')
-      text_.back() = ']';
-    else
-      text_ += ']';
-  }
-
-  std::string text_;
-};
-
 // The text of an object up to the list of a further member, "tensors", which comes after all of its own.
 std::string head_of(const json& before) {
   std::string text = dump(before);
@@ -125,16 +32,15 @@ std::string head_of(const json& before) {
   return text += R"("tensors":)";
 }
 
-// The text of an object with that member at its place in the order; some members come after it.
-std::string with_tensors(json value, std::string_view tensors) {
+// Of an object with that member at its place in the order: the text before the list, and the text after it, which
+// begins with the members that come later.
+TextAround around_tensors(json value) {
   json::object_t& members = value.get_ref<json::object_t&>();
   json::object_t after;
   for (auto it = members.upper_bound("tensors"); it != members.end();) after.insert(members.extract(it++));
-  std::string rest = dump(json(std::move(after))), text = head_of(value);
-  rest.front() = ',';
-  text.reserve(text.size() + tensors.size() + rest.size() + 1);  // one for the line's end
-  text += tensors;
-  return text += rest;
+  TextAround text{head_of(value), dump(json(std::move(after)))};
+  text.after.front() = ',';
+  return text;
 }
 
 template <class T>
@@ -195,11 +101,12 @@ std::string to_text(const Receipt& r) {
   return receipt_head(r, tensors).append(tensors).append(kReceiptEnd);
 }
 
-std::string tensors_text(const std::vector<TensorRecord>& tensors) { return TensorText(tensors).take(); }
+std::string to_text(const Manifest& m) {
+  const TextAround text = text_around_tensors(m);
+  return text.before + tensors_text(m.tensors) + text.after;
+}
 
-std::string to_text(const Manifest& m) { return to_text(m, tensors_text(m.tensors)); }
-
-std::string to_text(const Manifest& m, const std::string& tensors) {
+TextAround text_around_tensors(const Manifest& m) {
   json value = {{"schema", schema("trainctl-checkpoint")},
                 {"kind", m.kind},
                 {"run_id", m.run_id},
@@ -236,7 +143,9 @@ std::string to_text(const Manifest& m, const std::string& tensors) {
                             {"receipts", "xxh3-128"},
                             {"meta", "xxh3-128"},
                             {"manifest", "sha-256"}};
-  return with_tensors(std::move(value), tensors) + "\n";
+  TextAround text = around_tensors(std::move(value));
+  text.after += '\n';
+  return text;
 }
 
 std::string to_text(const Committed& c) {

@@ -13,17 +13,6 @@ namespace {
 
 constexpr int64_t kTensorAlignment = 64;
 
-// Widens the elements at the beginning of an f32 buffer that were read there as bf16: from the last one on, so that
-// none is overwritten before it was used.
-void widen_in_place(char* data, int64_t count) {
-  for (int64_t i = count; i-- > 0;) {
-    bf16 value;
-    std::memcpy(&value, data + i * 2, 2);
-    const auto wide = static_cast<float>(value);
-    std::memcpy(data + i * 4, &wide, 4);
-  }
-}
-
 // Reads each placement to its place in host memory.
 void read_to(CheckpointReader& reader, const std::vector<Placement>& placements, const std::vector<char*>& to,
              const Agreement& ranks) {
@@ -67,6 +56,15 @@ std::map<const TensorRecord*, size_t> batches_of(const CheckpointReader& reader,
 }
 
 }  // namespace
+
+void widen_in_place(char* data, int64_t count) {
+  for (int64_t i = count; i-- > 0;) {  // from the last one on: none is overwritten before it was used
+    bf16 value;
+    std::memcpy(&value, data + i * 2, 2);
+    const auto wide = static_cast<float>(value);
+    std::memcpy(data + i * 4, &wide, 4);
+  }
+}
 
 void place_tensors(CheckpointReader& reader, const std::vector<Placement>& placements, Device& device,
                    const Agreement& ranks, int64_t bounce_bytes) {

@@ -16,6 +16,9 @@ struct Placement {
   const StateEntry* to = nullptr;  // its local tensor has the dtype of `from`, or is f32 where that is bf16: widened
 };
 
+// `count` elements that were read as bf16 to the beginning of a buffer become f32; it has room for count * 4 bytes.
+void widen_in_place(char* data, int64_t count);
+
 // About so much host memory on the way to a device, or one larger tensor.
 inline constexpr int64_t kBounceBytes = 64 << 20;
 

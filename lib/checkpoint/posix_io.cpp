@@ -132,13 +132,18 @@ void FileHandle::close() {
 }
 
 std::string read_small_file(const fs::path& path, int64_t limit) {
+  std::string content;
+  read_small_file(path, limit, content);
+  return content;
+}
+
+void read_small_file(const fs::path& path, int64_t limit, std::string& content) {
   const FileHandle file = FileHandle::open_for_reading(path);
   const int64_t bytes = file.size();
   if (bytes > limit)
     fail(ErrorKind::checkpoint, fmt::format("{} has {} bytes, at most {} are legal", path.string(), bytes, limit));
-  std::string content(static_cast<size_t>(bytes), '\0');
+  content.resize(static_cast<size_t>(bytes));
   file.read_at(content.data(), bytes, 0);
-  return content;
 }
 
 void put_small_file(const fs::path& path, std::string_view content) {
@@ -186,12 +191,28 @@ bool remove_tree(const fs::path& folder, std::string* cause) {
   return !fs::exists(fs::symlink_status(folder, gone));
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
+namespace {
+
+std::vector<std::string> names_until(const fs::path& folder, std::error_code& code) {
   std::vector<std::string> names;
-  std::error_code code;
   for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::error_code ignored;
+  return names_until(folder, ignored);
+}
+
+std::vector<std::string> readable_names_in(const fs::path& folder) {
+  std::error_code code;
+  std::vector<std::string> names = names_until(folder, code);
+  if (code && code != std::errc::no_such_file_or_directory)
+    throw file_error(ErrorKind::environment, "read", folder, code.value());
   return names;
 }
 

@@ -45,6 +45,8 @@ class FileHandle {
 
 // The content of a regular file of at most `limit` bytes. Throws Error{checkpoint} naming the file.
 std::string read_small_file(const std::filesystem::path& path, int64_t limit);
+void read_small_file(const std::filesystem::path& path, int64_t limit,
+                     std::string& content);  // its memory is used again
 
 // Replaces `path` with `content`, whole for every running reader. Not synced: for what need not outlive a power cut.
 void put_small_file(const std::filesystem::path& path, std::string_view content);
@@ -63,8 +65,10 @@ int64_t free_bytes(const std::filesystem::path& folder);
 // says why.
 bool remove_tree(const std::filesystem::path& folder, std::string* cause = nullptr);
 
-// Names in a folder, sorted; empty when there is no such folder.
+// Names in a folder, sorted; empty when there is no such folder, or it cannot be read: for cleaning up.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
+// The same for judging what is there: what cannot be read is not told as empty. Throws file_error (environment).
+std::vector<std::string> readable_names_in(const std::filesystem::path& folder);
 
 // "data/x.safetensors": relative, no "..", no empty or "." part, only [A-Za-z0-9._-] and '/'.
 bool is_safe_relative_path(std::string_view path);

@@ -10,21 +10,37 @@
 namespace trainctl {
 namespace {
 
-const TensorRecord* best_record(const CheckpointReader& reader, const std::string& name) {
+bool readable(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+
+}  // namespace
+
+const TensorRecord* best_weight(const CheckpointReader& reader, const std::string& name) {
   const TensorRecord* master = reader.find(name, "master");
   return master != nullptr ? master : reader.find(name, "weight");
 }
 
-bool readable(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
-
-}  // namespace
+DType read_weights(CheckpointReader& reader, const std::vector<std::string>& names, std::vector<char>& to) {
+  bool wide = false;
+  for (const std::string& name : names) wide = wide || best_weight(reader, name)->dtype == DType::f32;
+  const DType dtype = wide ? DType::f32 : DType::bf16;
+  int64_t at = 0;
+  for (const std::string& name : names) {
+    const TensorRecord& record = *best_weight(reader, name);
+    const int64_t count = record.shape.numel(), end = at + count * size_of(dtype);
+    if (static_cast<int64_t>(to.size()) < end) to.resize(static_cast<size_t>(end));
+    reader.read(record, whole(record.shape), record.dtype, to.data() + at);
+    if (record.dtype != dtype) widen_in_place(to.data() + at, count);
+    at = end;
+  }
+  return dtype;
+}
 
 std::string weight_faults(const CheckpointReader& reader, const std::vector<WeightShape>& weights) {
   std::string faults;
   std::set<std::string> wanted;
   for (const WeightShape& w : weights) {
     wanted.insert(w.name);
-    const TensorRecord* record = best_record(reader, w.name);
+    const TensorRecord* record = best_weight(reader, w.name);
     if (record == nullptr)
       faults += fmt::format("\n  {}: is not in the checkpoint", in_quotes(w.name));
     else if (record->shape != w.shape)
@@ -46,7 +62,7 @@ void restore_weights(CheckpointReader& reader, const StateCatalog& catalog, Devi
   std::vector<Placement> placements;
   for (const StateEntry& e : catalog) {
     if (e.box.extent.numel() == 0) continue;
-    const TensorRecord* record = best_record(reader, e.name);
+    const TensorRecord* record = best_weight(reader, e.name);
     if (record == nullptr || record->shape != e.shape || !readable(record->dtype))
       fail(ErrorKind::checkpoint, fmt::format("{}: {} is not there as f32 or bf16 of shape {}",
                                               reader.info().folder.string(), in_quotes(e.name), to_string(e.shape)));

@@ -15,6 +15,14 @@ struct WeightShape {
   Shape shape;  // logical
 };
 
+// The stored f32 master of a weight where there is one, else the weight itself; null when neither is there.
+const TensorRecord* best_weight(const CheckpointReader& reader, const std::string& name);
+
+// All elements of best_weight of each name, one after the other, at the beginning of `to`, which grows where it must.
+// Returns their dtype: bf16 where all are, else f32, to which bf16 is widened, exactly. Every name must be there, as
+// f32 or bf16. Throws Error{checkpoint} as CheckpointReader::read.
+DType read_weights(CheckpointReader& reader, const std::vector<std::string>& names, std::vector<char>& to);
+
 // What keeps a model of exactly these weights from starting with those of the checkpoint: "\n  <name>: <what>" per
 // missing, unexpected and mis-shaped one; "" when they are the same set.
 std::string weight_faults(const CheckpointReader& reader, const std::vector<WeightShape>& weights);

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
@@ -89,8 +90,14 @@ bool give_back_pinned(const fs::path& root, const std::string& trash) {
 bool remove_marker(const fs::path& marker) {
   if (::unlink(marker.c_str()) != 0) {
     if (errno == ENOENT) return false;
-    fail(ErrorKind::environment,
-         fmt::format("cannot remove {}: {}", marker.string(), std::generic_category().message(errno)));
+    const int code = errno;
+    std::error_code unknown;
+    if (fs::is_directory(fs::symlink_status(marker, unknown)))
+      fail(ErrorKind::environment,
+           fmt::format("cannot remove the mark {}: it is a folder, which trainctl did not make; "
+                       "look into it and remove it by hand",
+                       marker.string()));
+    throw file_error(ErrorKind::environment, "remove the mark", marker, code);
   }
   sync_directory(marker.parent_path());
   return true;

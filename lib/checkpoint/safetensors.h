@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "checkpoint/posix_io.h"
 #include "tensor/dtype.h"
 
@@ -58,12 +59,13 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata);
   // Bytes of the tensors in the order given, in pieces of any size.
   void append(const void* data, int64_t bytes);
-  // All bytes must have been appended; syncs and closes.
-  void finish();
+  // All bytes must have been appended; syncs and closes. Returns the XXH3-128 of the whole file.
+  std::string finish();
 
  private:
   std::vector<SafetensorsTensor> tensors_;
   FileHandle file_;
+  Xxh128 digest_;
   int64_t at_ = 0, total_ = 0;
 };
 

@@ -59,22 +59,25 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
   at_ = static_cast<int64_t>(header.size());
   total_ = at_ + (tensors_.empty() ? 0 : tensors_.back().end);
   file_.reserve(total_);
+  digest_.update(header.data(), header.size());
   file_.write_at(header.data(), at_, 0);
 }
 
 void SafetensorsWriter::append(const void* data, int64_t bytes) {
   ensure(bytes >= 0 && bytes <= total_ - at_, "more bytes than the safetensors tensors hold");
+  digest_.update(data, static_cast<size_t>(bytes));
   file_.write_at(data, bytes, at_);
   at_ += bytes;
 }
 
-void SafetensorsWriter::finish() {
+std::string SafetensorsWriter::finish() {
   ensure(at_ == total_, "a safetensors file was finished before all its bytes were given");
   file_.sync_data();
   if (file_.size() != total_)
     fail(ErrorKind::environment,
          fmt::format("{} has {} bytes, {} were written", file_.path().string(), file_.size(), total_));
   file_.close();
+  return digest_.hex();
 }
 
 }  // namespace trainctl

@@ -91,10 +91,11 @@ struct CommitResult {
 // What rank 0 learnt of a plan from the receipts of a save that it committed. Those of the next save repeat their lists
 // of tensors byte for byte, unless the plan has changed on some rank: then everything is read, merged and checked anew.
 struct KnownPlan {
-  std::vector<std::string> receipts;  // by rank: the text of its list of tensors
+  std::vector<std::string> receipts;  // by rank: its text, of which the list of tensors counts
   std::vector<FileRecord> files;      // of which names and sizes count
   std::vector<TensorRecord> tensors;  // of all ranks, merged, and checked against the files
   std::string text;                   // of `tensors`, in a manifest
+  std::vector<std::string> buffers;   // memory for the next receipts: fresh memory costs more than reading them
 };
 // `known`: of the save before, when this run has made one; then that of this save, or empty. May be null.
 CommitResult commit_attempt(const SaveJob& job, KnownPlan* known = nullptr);

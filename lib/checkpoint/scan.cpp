@@ -169,9 +169,16 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
   CheckpointInfo info;
   info.folder = folder;
   info.step = step_of_name(folder.filename().string()).value_or(-1);
-  std::error_code code;
-  if (!fs::is_directory(folder, code)) {
-    info.reason = "there is no such folder";
+  try {
+    if (const std::string why = why_no_folder(folder); !why.empty()) {
+      info.reason = why == "does not exist" ? "there is no such folder" : "it " + why;
+      info.unreadable = is_there(folder);  // nothing that a save has left: not for prune to take away
+      return info;
+    }
+  } catch (const Error& e) {
+    info.reason = e.what();
+    info.unreadable = true;
+    info.state = CheckpointState::damaged;
     return info;
   }
   const bool marked = is_there(folder / kUnusableName), committed = is_there(folder / kCommittedName);
@@ -256,7 +263,13 @@ CheckpointInfo of_link(const fs::path& folder) {
   info.step = step_of_name(folder.filename().string()).value_or(-1);
   info.state = CheckpointState::damaged;
   info.unreadable = true;
-  info.reason = "it is a link, and links are refused: put the folder itself here, or name where it lies";
+  std::error_code code;
+  const fs::path target = fs::read_symlink(folder, code);
+  if (!code && fs::status(folder, code).type() == fs::file_type::not_found)
+    info.reason = fmt::format("it is a link to {}, which does not exist; links are refused: put the folder itself here",
+                              target.string());
+  else
+    info.reason = "it is a link, and links are refused: put the folder itself here, or name where it lies";
   return info;
 }
 
@@ -264,11 +277,14 @@ CheckpointInfo of_link(const fs::path& folder) {
 
 std::vector<CheckpointInfo> scan_checkpoints(const fs::path& root, Look look) {
   std::vector<CheckpointInfo> all;
-  for (const std::string& entry : names_in(root)) {
+  for (const std::string& entry : readable_names_in(root)) {
     if (!step_of_name(entry)) continue;
     const fs::path folder = root / entry;
-    std::error_code unknown;
-    if (fs::is_symlink(fs::symlink_status(folder, unknown)))
+    std::error_code code;
+    const fs::file_status status = fs::symlink_status(folder, code);
+    if (status.type() == fs::file_type::none)  // of none of the names in `root` can be told what it is
+      throw file_error(ErrorKind::environment, "look at", folder, code.value());
+    if (fs::is_symlink(status))
       all.push_back(of_link(folder));
     else
       all.push_back(look == Look::glance ? glance_at_folder(folder) : inspect_folder(folder));
@@ -311,12 +327,18 @@ bool is_checkpoint_folder(const fs::path& path) {
 }
 
 fs::path checkpoint_root_of(const fs::path& path) {
-  if (!is_folder(path))
-    fail(ErrorKind::checkpoint, fmt::format("{} is no folder; give a run directory, its checkpoints folder, or one "
-                                            "checkpoint (step-...)",
-                                            path.string()));
+  if (const std::string why = why_no_folder(path); !why.empty())
+    fail(ErrorKind::checkpoint,
+         fmt::format("{} {}; give a run directory, its checkpoints folder, or one checkpoint (step-...)", path.string(),
+                     why));
+  if (::access(path.c_str(), X_OK) != 0) throw file_error(ErrorKind::environment, "look into", path, errno);
   const fs::path inside = path / "checkpoints";
-  if (is_folder(inside)) return inside;
+  const std::string why = why_no_folder(inside);
+  if (why.empty()) return inside;
+  if (is_there(inside))
+    fail(ErrorKind::checkpoint, fmt::format("{} {}; a run's checkpoints lie in a folder of that name: put it back, or "
+                                            "name the folder that they are in",
+                                            inside.string(), why));
   if (!is_checkpoint_folder(path)) return path;
   const fs::path parent = fs::absolute(path).lexically_normal();
   return (parent.has_filename() ? parent : parent.parent_path()).parent_path();

@@ -25,7 +25,7 @@ struct CheckpointInfo {
   std::string reason;   // why not usable
   std::string beneath;  // of one marked UNUSABLE: why it could not be used without the mark either; "": it could
   bool proven_damaged = false;  // UNUSABLE was written by something that read wrong blocks, or cannot be read
-  bool unreadable = false;      // permissions, a failing disk or a link in its place: then damaged, and never pruned
+  bool unreadable = false;      // permissions, a failing disk, a link (then damaged) or a file: never pruned
   int64_t step = -1;            // -1: not known
   std::string kind, attempt, manifest_sha256;
   int64_t bytes = 0;  // of data
@@ -50,7 +50,8 @@ CheckpointInfo glance_at_folder(const std::filesystem::path& folder);
 
 // Every "step-N" below `root` (and ".superseded-step-N-*", which a crash in the middle of replacing a step may leave),
 // newest step first, each but links (damaged: they are refused) as `glance` (glance_at_folder) or inspect_folder sees
-// it. An empty list when there is no such folder.
+// it; a file of such a name is incomplete, and unreadable. An empty list when there is no such folder; throws
+// file_error (environment) when it cannot be read.
 enum class Look : uint8_t { closely, glance };
 std::vector<CheckpointInfo> scan_checkpoints(const std::filesystem::path& root, Look look = Look::closely);
 // Throws Error{checkpoint} unless `relative` is a regular file of `bytes` bytes in `folder`, by plain folders only.
@@ -65,7 +66,8 @@ std::string steps_text(const std::vector<CheckpointInfo>& checkpoints);
 std::string what_is_there_instead(const std::filesystem::path& missing);
 
 // A checkpoint folder, a folder of checkpoints, or a run directory (with checkpoints/ inside): the folder of
-// checkpoints it stands for. Throws Error{checkpoint} when it is none of these.
+// checkpoints it stands for. Throws Error{checkpoint} saying what it is when it is none of these, also when the
+// checkpoints/ of a run is a file or a link to nothing; file_error (environment) when it may not be looked into.
 std::filesystem::path checkpoint_root_of(const std::filesystem::path& path);
 bool is_checkpoint_folder(const std::filesystem::path& path);  // has a manifest, COMMITTED or UNUSABLE
 

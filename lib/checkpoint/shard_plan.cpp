@@ -14,36 +14,41 @@ namespace trainctl {
 namespace {
 
 void check_entry(const StateEntry& e) {
-  const std::string label = fmt::format("state entry \"{}\" ({})", e.name, e.role);
-  ensure(!e.name.empty() && !e.role.empty(), "a state entry has no name or no role");
-  ensure(e.name.find('|') == std::string::npos && e.role.find('|') == std::string::npos,
-         label + ": '|' separates the parts of a shard's key and is not legal in names");
-  ensure(e.box.offset.rank() == e.shape.rank() && e.box.extent.rank() == e.shape.rank(),
-         label + ": shape and box differ in the number of dimensions");
+  const auto require = [&e](bool holds, std::string_view what) {
+    if (!holds) fail(ErrorKind::internal, fmt::format("state entry \"{}\" ({}): {}", e.name, e.role, what));
+  };
+  require(!e.name.empty() && !e.role.empty(), "it has no name or no role");
+  require(e.name.find('|') == std::string::npos && e.role.find('|') == std::string::npos,
+          "'|' separates the parts of a shard's key and is not legal in names");
+  require(e.box.offset.rank() == e.shape.rank() && e.box.extent.rank() == e.shape.rank(),
+          "shape and box differ in the number of dimensions");
   for (int d = 0; d < e.shape.rank(); ++d)
-    ensure(e.box.offset[d] >= 0 && e.box.extent[d] >= 0 && e.box.offset[d] <= e.shape[d] - e.box.extent[d],
-           label + ": the box leaves the logical shape");
-  ensure(e.local && e.local.contiguous(), label + ": the local tensor is missing or not contiguous");
-  ensure(e.local.numel() == e.box.extent.numel(), label + ": the local tensor and the box differ in size");
+    require(e.box.offset[d] >= 0 && e.box.extent[d] >= 0 && e.box.offset[d] <= e.shape[d] - e.box.extent[d],
+            "the box leaves the logical shape");
+  require(e.local && e.local.contiguous(), "the local tensor is missing or not contiguous");
+  require(e.local.numel() == e.box.extent.numel(), "the local tensor and the box differ in size");
 }
 
 std::string key_of(const StateEntry& e) {
   std::string key = e.name + "|" + e.role + "|";
-  for (int d = 0; d < e.box.offset.rank(); ++d) key += fmt::format("{}{}", d ? "," : "", e.box.offset[d]);
+  for (int d = 0; d < e.box.offset.rank(); ++d) {
+    if (d > 0) key += ',';
+    key += std::to_string(e.box.offset[d]);
+  }
   return key;
 }
 
 // entry index of a derived bf16 weight -> of its master, and back.
 std::map<size_t, size_t> derivations(const StateCatalog& catalog) {
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> masters;
+  std::map<std::string_view, std::vector<size_t>> masters;  // by name
   for (size_t i = 0; i < catalog.size(); ++i)
     if (catalog[i].role == "master" && catalog[i].local.dtype() == DType::f32 && catalog[i].alias_of.empty())
-      masters[{catalog[i].name, catalog[i].role}].push_back(i);
+      masters[catalog[i].name].push_back(i);
   std::map<size_t, size_t> master_of;
   for (size_t i = 0; i < catalog.size(); ++i) {
     const StateEntry& w = catalog[i];
     if (w.role != "weight" || w.local.dtype() != DType::bf16 || !w.alias_of.empty()) continue;
-    const auto found = masters.find({w.name, "master"});
+    const auto found = masters.find(w.name);
     if (found == masters.end()) continue;
     for (const size_t m : found->second)
       if (catalog[m].box == w.box && catalog[m].owner == w.owner) master_of[i] = m;

@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "checkpoint/admission.h"
 #include "checkpoint/image_writer.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/save_job.h"
@@ -29,7 +30,7 @@ void leave_failed_receipt(const SaveJob& job, const std::string& reason) noexcep
       put_small_file(job.staging_folder() / receipt_path(job.rank), to_text(receipt));
       return;
     } catch (const std::exception&) {
-      ::unlink((job.root / kBallastName).c_str());
+      give_up_ballast(job.root);
     }
   }
 }

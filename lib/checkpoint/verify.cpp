@@ -205,9 +205,11 @@ std::string unless_usable(const CheckpointInfo& info) {
 ChosenCheckpoint choose_checkpoint(const fs::path& path, std::optional<int64_t> step, const WhyNot& why_not) {
   const std::string last = path.filename().string();
   const bool named_by_step = step_of_folder(last).has_value();
-  if (last.starts_with("step") && !is_folder(path))
-    fail(ErrorKind::checkpoint,
-         fmt::format("there is no checkpoint at {}; {}", path.string(), what_is_there_instead(path)));
+  if (last.starts_with("step"))
+    if (const std::string why = why_no_folder(path); !why.empty())
+      fail(ErrorKind::checkpoint,
+           fmt::format("there is no checkpoint at {}{}; {}", path.string(),
+                       why == "does not exist" ? "" : ": it " + why, what_is_there_instead(path)));
   if (is_checkpoint_folder(path) || named_by_step) {
     if (step && inspect_folder(path).step != *step)
       fail(ErrorKind::usage, fmt::format("{} is one checkpoint and not step {}", path.string(), *step));

@@ -61,7 +61,8 @@ struct TensorDifference {
 struct CheckpointDifference {
   std::vector<TensorDifference> tensors;
   std::vector<std::string> scalars;  // "step: 4 against 8"
-  int64_t compared = 0;              // tensors with the same description
+  int64_t compared = 0;              // tensors that both have, with the same shape and dtype
+  int64_t differing = 0;             // of those compared; the rest of `tensors` could not be compared
   bool same() const { return tensors.empty() && scalars.empty(); }
 };
 

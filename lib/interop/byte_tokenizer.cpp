@@ -77,4 +77,10 @@ ordered_json hf_byte_tokenizer_config() {
           {"model_input_names", {"input_ids", "attention_mask"}}};
 }
 
+bool is_hf_byte_tokenizer(std::string_view text, int64_t size) {
+  if (size < kByteTokens) return false;
+  const auto given = nlohmann::json::parse(text, nullptr, false);
+  return given.is_object() && given == nlohmann::json::parse(hf_byte_tokenizer(size).dump());
+}
+
 }  // namespace trainctl

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainctl {
@@ -22,5 +23,8 @@ std::vector<std::string> byte_token_texts(int64_t size);
 // tokenizer.json and tokenizer_config.json for a vocabulary of `size` >= kByteTokens.
 nlohmann::ordered_json hf_byte_tokenizer(int64_t size);
 nlohmann::ordered_json hf_byte_tokenizer_config();
+
+// Whether the text of a tokenizer.json is, as JSON, exactly hf_byte_tokenizer(size): no name or class decides that.
+bool is_hf_byte_tokenizer(std::string_view text, int64_t size);
 
 }  // namespace trainctl

@@ -9,6 +9,7 @@
 
 #include "base/config_io.h"
 #include "base/error.h"
+#include "checkpoint/restore_weights.h"
 #include "checkpoint/verify.h"
 #include "interop/hf_source.h"
 #include "recipe/recipe.h"
@@ -60,6 +61,7 @@ void from_import(const json& provenance, const fs::path& folder, CheckpointModel
            "the model in its manifest is not one of this version: " + format_faults("provenance.model", faults));
   if (!is_resolved(model.config)) refuse(folder, "the model in its manifest (provenance.model) is not resolved");
   model.name = provenance.value("name", json("model")).is_string() ? provenance.value("name", "model") : "model";
+  if (provenance.value("tokenizer", json()) == "bytes") model.tokenizer = "bytes";
   json ids = json::object();
   const json given = provenance.value("special_ids", json::object());
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
@@ -74,7 +76,7 @@ std::vector<std::string> faults_of(const CheckpointReader& reader, const std::ve
   for (const HfTensor& t : tensors)
     for (size_t i = 0; i < t.parts.size(); ++i) {
       expected.insert(t.parts[i]);
-      const TensorRecord* found = reader.find(t.parts[i], "weight");
+      const TensorRecord* found = best_weight(reader, t.parts[i]);
       if (found == nullptr)
         faults.push_back("missing " + t.parts[i]);
       else if (found->shape != t.part_shapes[i])
@@ -82,14 +84,12 @@ std::vector<std::string> faults_of(const CheckpointReader& reader, const std::ve
             fmt::format("{} is {}, not {}", t.parts[i], to_string(found->shape), to_string(t.part_shapes[i])));
       else if (found->dtype != DType::f32 && found->dtype != DType::bf16)
         faults.push_back(fmt::format("{} is {}, not f32 or bf16", t.parts[i], name(found->dtype)));
-      else if (found->dtype != reader.find(t.parts.front(), "weight")->dtype)
-        faults.push_back(fmt::format("{} is {}, unlike {}", t.parts[i], name(found->dtype), t.parts.front()));
       else if (!found->alias_of.empty())
         faults.push_back(
             fmt::format("{} is a copy of {}, but this model shares no weights", t.parts[i], found->alias_of));
     }
   for (const TensorRecord& t : reader.manifest().tensors) {
-    if (t.role != "weight" || expected.contains(t.name)) continue;
+    if ((t.role != "weight" && t.role != "master") || !expected.insert(t.name).second) continue;
     if (tied && t.name == "head.weight" && t.alias_of == "embedding.weight") continue;
     faults.push_back("unexpected " + t.name + (tied && t.name == "head.weight" ? " (tie_embeddings is true)" : ""));
   }
@@ -129,7 +129,16 @@ CheckpointModel checkpoint_model(const CheckpointReader& reader) {
     fail(ErrorKind::checkpoint, listed(fmt::format("{}: its weights are not those of the {} model in its manifest:",
                                                    folder.string(), model.config.family),
                                        faults));
+  for (const HfTensor& t : model.tensors)
+    for (const std::string& part : t.parts) ++model.source[best_weight(reader, part)->role];
   return model;
+}
+
+std::string source_text(const WeightSource& source) {
+  const auto of = [&](const char* role) { return source.contains(role) ? source.at(role) : 0; };
+  if (of("master") == 0) return "from the stored weights";
+  if (of("weight") == 0) return "from the f32 masters";
+  return fmt::format("from {} f32 masters and, where there is none, {} stored weights", of("master"), of("weight"));
 }
 
 void check_export_output(const fs::path& checkpoint, const fs::path& output) {

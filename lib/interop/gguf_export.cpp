@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file_error.h"
 #include "base/units.h"
+#include "checkpoint/restore_weights.h"
 #include "interop/byte_tokenizer.h"
 #include "interop/checkpoint_model.h"
 #include "interop/gguf_model.h"
@@ -105,6 +106,7 @@ class Export {
     report_.manifest_sha256 = reader_.info().manifest_sha256;
     report_.step = reader_.manifest().step;
     report_.tensors = static_cast<int64_t>(parts_.size());
+    report_.source = model_.source;
     for (const GgufPart& p : parts_)
       if (!p.parts.empty()) report_.parameters += p.shape.numel();
   }
@@ -196,7 +198,7 @@ class Export {
       writer_.end_tensor();
       return 0;
     }
-    const DType stored = read(p);
+    const DType stored = read_weights(reader_, p.parts, buffer_);
     const int64_t columns = p.shape[p.shape.rank() - 1], rows = p.shape.numel() / columns;
     const int64_t per_head = p.interleaved_heads > 0 ? rows / p.interleaved_heads : 0;
     int64_t lost = 0;
@@ -227,21 +229,6 @@ class Export {
   void flush() {
     writer_.append(encoded_.data(), static_cast<int64_t>(encoded_.size()));
     encoded_.clear();
-  }
-
-  // All rows of the tensor, as they are stored, into buffer_.
-  DType read(const GgufPart& p) {
-    const DType stored = reader_.find(p.parts.front(), "weight")->dtype;
-    const size_t bytes = static_cast<size_t>(p.shape.numel() * size_of(stored));
-    if (buffer_.size() < bytes) buffer_.resize(bytes);
-    int64_t at = 0;
-    for (const std::string& part : p.parts) {
-      const TensorRecord& record = *reader_.find(part, "weight");
-      reader_.read(record, whole(record.shape), stored, buffer_.data() + at);
-      at += record.shape.numel() * size_of(stored);
-    }
-    ensure(at == static_cast<int64_t>(bytes), "the parts of a GGUF tensor do not fill it");
-    return stored;
   }
 
   const GgufExportOptions& options_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/verify.h"
+#include "interop/checkpoint_model.h"
 #include "interop/gguf_writer.h"
 
 namespace trainctl {
@@ -23,11 +24,13 @@ struct GgufExportReport {
   std::filesystem::path output, checkpoint;
   std::string family, manifest_sha256;
   int64_t step = 0, tensors = 0, parameters = 0, bytes = 0;  // bytes of the file
+  WeightSource source;
   std::vector<std::string> notes;
 };
 
 // The file appears whole or not at all, and replaces only an earlier export of ours (one with the key
-// trainctl.manifest_sha256). Memory: about the largest tensor.
+// trainctl.manifest_sha256). Each weight is its f32 master where the checkpoint has one, else the stored weight
+// (best_weight), converted from there once. Memory: about the largest tensor.
 // The byte tokenizer becomes byte-level BPE without merges (interop/byte_tokenizer.h). Other tokenizers are not
 // converted: the file then says that it has none, and llama.cpp takes and gives ids.
 // Throws Error{checkpoint}: what checkpoint_model refuses, what llama.cpp does not compute (interop/gguf_model.h), and

@@ -9,8 +9,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/restore_weights.h"
 #include "checkpoint/safetensors.h"
 #include "interop/byte_tokenizer.h"
 #include "interop/checkpoint_model.h"
@@ -78,6 +80,7 @@ class Export {
     report_.manifest_sha256 = reader_.info().manifest_sha256;
     report_.step = reader_.manifest().step;
     report_.tensors = static_cast<int64_t>(model_.tensors.size());
+    report_.source = model_.source;
     for (const HfTensor& t : model_.tensors) report_.parameters = checked_add(report_.parameters, t.shape.numel());
     report_.bytes = checked_mul(report_.parameters, size_of(options_.dtype));
     if (model_.tokenizer == "bytes" && !holds_byte_tokenizer())
@@ -99,7 +102,7 @@ class Export {
     if (!copy_meta("generation_config.json"))
       write("generation_config.json", hf_generation_config(special_ids_).dump(2) + "\n");
     for (const char* file : kTokenizerFiles) copy_meta(file);
-    if (holds_byte_tokenizer()) {
+    if (holds_byte_tokenizer() && model_.find_meta("tokenizer.json") == nullptr) {
       write("tokenizer.json", hf_byte_tokenizer(model_.config.vocab.value.value()).dump(2) + "\n");
       write("tokenizer_config.json", hf_byte_tokenizer_config().dump(2) + "\n");
     }
@@ -125,6 +128,7 @@ class Export {
   void write(const std::string& name, const std::string& text) {
     write_file_atomically(folder_ / name, text);
     report_.files.push_back(name);
+    digests_[name] = {static_cast<int64_t>(text.size()), xxh128_hex(text.data(), text.size())};
   }
 
   void write_shards() {
@@ -167,22 +171,15 @@ class Export {
       done_ += t->shape.numel() * size_of(options_.dtype);
       if (options_.progress) options_.progress(done_, report_.bytes);
     }
-    writer.finish();
+    const std::string digest = writer.finish();
+    digests_[name] = {static_cast<int64_t>(fs::file_size(folder_ / name)), digest};
     report_.files.push_back(name);
   }
 
   void append(SafetensorsWriter& writer, const HfTensor& t) {
-    const DType stored = reader_.find(t.parts.front(), "weight")->dtype;
-    buffer_.resize(std::max(buffer_.size(), static_cast<size_t>(t.shape.numel() * size_of(stored))));
-    int64_t at = 0, rows = 0;
-    for (size_t i = 0; i < t.parts.size(); ++i) {
-      const Shape& shape = t.part_shapes[i];
-      Box whole{shape, shape};
-      for (int d = 0; d < shape.rank(); ++d) whole.offset[d] = 0;
-      reader_.read(*reader_.find(t.parts[i], "weight"), whole, stored, buffer_.data() + at);
-      at += shape.numel() * size_of(stored);
-      rows += shape[0];
-    }
+    const DType stored = read_weights(reader_, t.parts, buffer_);
+    int64_t rows = 0;
+    for (const Shape& shape : t.part_shapes) rows += shape[0];
     dispatch<float, bf16>(stored, [&]<class In> {
       dispatch<float, bf16>(options_.dtype, [&]<class Out> {
         append_elements<In, Out>(writer, reinterpret_cast<const In*>(buffer_.data()), rows, t.shape.numel() / rows,
@@ -204,6 +201,8 @@ class Export {
   void write_record() {
     report_.files.emplace_back(kExportRecord);
     std::sort(report_.files.begin(), report_.files.end());
+    ordered_json digests = ordered_json::object();
+    for (const auto& [name, digest] : digests_) digests[name] = {{"bytes", digest.bytes}, {"xxh128", digest.xxh128}};
     const ordered_json record = {{"format", "trainctl_export"},
                                  {"version", 1},
                                  {"to", "hf"},
@@ -212,9 +211,11 @@ class Export {
                                  {"kind", reader_.manifest().kind},
                                  {"manifest_sha256", report_.manifest_sha256},
                                  {"dtype", name(options_.dtype)},
+                                 {"weights_from", report_.source},
                                  {"parameters", report_.parameters},
                                  {"notes", report_.notes},
-                                 {"files", report_.files}};
+                                 {"files", report_.files},
+                                 {"digests", digests}};
     write_file_atomically(folder_ / kExportRecord, record.dump(2) + "\n");
   }
 
@@ -223,6 +224,7 @@ class Export {
   CheckpointModel model_;
   ordered_json special_ids_;
   HfExportReport report_;
+  FileDigests digests_;
   fs::path folder_;
   std::vector<char> buffer_;
   int64_t done_ = 0;

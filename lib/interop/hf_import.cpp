@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "interop/byte_tokenizer.h"
+#include "interop/export_record.h"
 #include "interop/half.h"
 #include "interop/hf_model.h"
 #include "interop/hf_source.h"
@@ -84,6 +86,9 @@ class Import {
  public:
   Import(const fs::path& folder, const fs::path& output, const HfImportOptions& options)
       : options_(options),
+        compared_(check_export_record(
+            folder, options.progress ? Progress([&](int64_t done, int64_t total) { options.progress(done, 3 * total); })
+                                     : Progress())),
         source_(folder),
         config_text_(config_of(folder)),
         model_(hf_model(config_text_, (folder / "config.json").string(), options.harmless)),
@@ -92,6 +97,7 @@ class Import {
     report_.source = folder;
     report_.family = model_.config.family;
     report_.notes = model_.notes;
+    report_.compared = compared_;
     check_tensors();
     // Wide elements first, so that every tensor is aligned in the file.
     std::stable_partition(plan_.begin(), plan_.end(), [](const Planned& p) { return p.dtype == DType::f32; });
@@ -100,6 +106,9 @@ class Import {
       report_.bytes = checked_add(report_.bytes, checked_mul(p.tensor->shape.numel(), size_of(p.dtype)));
     }
     report_.tensors = static_cast<int64_t>(plan_.size());
+    if (has_hf_file(folder, "tokenizer.json") &&
+        is_hf_byte_tokenizer(read_hf_file(folder, "tokenizer.json"), model_.config.vocab.value.value()))
+      report_.tokenizer = "bytes";
     report_.recipe_model = ordered_json{{"model", write_config(model_.config)}}.dump(2) + "\n";
   }
 
@@ -115,7 +124,7 @@ class Import {
     for (const Planned& p : plan_) {
       const int64_t odd = copy(p, writer);
       if (odd > 0) faults.push_back(fmt::format("{} holds {} infinities or NaNs", p.source.entry->name, odd));
-      if (options_.progress) options_.progress(done_ += p.tensor->shape.numel() * size_of(p.dtype), 2 * report_.bytes);
+      progress(0, done_ += p.tensor->shape.numel() * size_of(p.dtype));
     }
     if (!faults.empty())
       fail(ErrorKind::input, listed(fmt::format("{} cannot be trained from:", report_.source.string()), faults));
@@ -123,15 +132,21 @@ class Import {
     for (const char* file : kMetaFiles)
       if (has_hf_file(report_.source, file))
         writer.meta(file, file == std::string("config.json") ? config_text_ : read_hf_file(report_.source, file));
-    const Progress reading = [this](int64_t done, int64_t total) {
-      options_.progress(report_.bytes + (total > 0 ? std::min(report_.bytes, report_.bytes * done / total) : 0),
-                        2 * report_.bytes);
-    };
-    report_.manifest_sha256 = writer.commit(options_.progress ? reading : Progress()).manifest_sha256;
+    report_.manifest_sha256 = writer
+                                  .commit([this](int64_t done, int64_t total) {
+                                    progress(1, total > 0 ? std::min(report_.bytes, report_.bytes * done / total) : 0);
+                                  })
+                                  .manifest_sha256;
     return report_;
   }
 
  private:
+  // `done` bytes of writing (pass 0) or reading back (1); comparing was a pass before them.
+  void progress(int64_t pass, int64_t done) const {
+    const int64_t before = compared_ > 0 ? 1 : 0;
+    if (options_.progress) options_.progress((before + pass) * report_.bytes + done, (before + 2) * report_.bytes);
+  }
+
   struct Planned {
     const HfTensor* tensor;
     HfSource::Tensor source;
@@ -258,7 +273,7 @@ class Import {
       ordered_json& count = dtypes[p.source.entry->dtype];
       count = count.is_null() ? 1 : count.get<int64_t>() + 1;
     }
-    return ordered_json{{"build", options_.build},
+    ordered_json all = {{"build", options_.build},
                         {"name", name},
                         {"model", write_config(model_.config)},
                         {"special_ids", ordered_json::parse(model_.special_ids)},
@@ -266,12 +281,15 @@ class Import {
                          {{"format", "hf"},
                           {"folder", absolute.string()},
                           {"files", files},
+                          {"files_compared", report_.compared},
                           {"tensors_of_dtype", dtypes},
-                          {"config_sha256", sha256_hex(config_text_)}}}}
-        .dump();
+                          {"config_sha256", sha256_hex(config_text_)}}}};
+    if (!report_.tokenizer.empty()) all["tokenizer"] = report_.tokenizer;
+    return all.dump();
   }
 
   const HfImportOptions& options_;
+  int64_t compared_;  // files; before source_, which a damaged file would not open
   HfSource source_;
   std::string config_text_;
   HfModel model_;

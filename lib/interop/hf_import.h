@@ -13,14 +13,16 @@ namespace trainctl {
 struct HfImportOptions {
   std::string build;                  // of this program, for the provenance
   std::vector<std::string> harmless;  // fields of config.json that are not known and may be passed over
-  Progress progress;                  // over the bytes written, then over the bytes read back
+  Progress progress;                  // over the bytes compared, if any, written, and read back
 };
 
 struct HfImportReport {
   std::filesystem::path output, source;
   std::string family, manifest_sha256;
   std::string recipe_model;  // JSON {"model": {...}}: the section of a recipe that trains these weights
+  std::string tokenizer;     // "bytes": its tokenizer.json is the one that an export of the byte tokenizer writes
   int64_t tensors = 0, parameters = 0, bytes = 0;
+  int64_t compared = 0;  // files that were compared with the digests of trainctl_export.json
   std::vector<std::string> notes;
 };
 
@@ -31,9 +33,11 @@ struct HfImportReport {
 // A tied head that the folder stores must have the embedding's bits. The causal masks and rotary tables that old files
 // hold are no parameters and are passed over, with a note.
 // Memory: the largest tensor of GPT-2 (its matrices are transposed); for the others a few MiB.
-// Throws Error{input} before anything is written: what hf_model and HfSource refuse; missing, unexpected, mis-shaped
-// tensors and those of other dtypes, all of them by name. Throws it afterwards, leaving nothing, for infinities and
-// NaNs. Throws Error{usage} for an output that must not be replaced.
+// A folder with the record of an export of ours is first compared with its digests (interop/export_record.h). The byte
+// tokenizer that such an export wrote is recognised by its content and recorded: later exports have it too.
+// Throws Error{input} before anything is written: what check_export_record, hf_model and HfSource refuse; missing,
+// unexpected, mis-shaped tensors and those of other dtypes, all of them by name. Throws it afterwards, leaving nothing,
+// for infinities and NaNs. Throws Error{usage} for an output that must not be replaced.
 HfImportReport import_hf(const std::filesystem::path& source, const std::filesystem::path& output,
                          const HfImportOptions& options = {});
 

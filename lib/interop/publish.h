@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "interop/export_record.h"
 #include "interop/sibling_folder.h"
 
 namespace trainctl {
-
-inline constexpr std::string_view kExportRecord = "trainctl_export.json";  // {"format":"trainctl_export","files":[...]}
 
 // Files are written into folder(), a hidden sibling of the output; publish() puts it in place. The destructor removes
 // what was not published. What a killed export left beside the same output is removed at construction.

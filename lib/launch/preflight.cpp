@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "checkpoint/checkpoint_config.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -78,6 +79,8 @@ void require_memory(const LaunchPlan& plan, const PreflightHooks& hooks) {
 
 bool saves(const Recipe& recipe) { return recipe.checkpoint.every_steps > 0 || recipe.checkpoint.at_end; }
 
+int64_t with_margin(int64_t bytes) { return checked_add(bytes, free_space_margin(bytes)); }
+
 void require_disk(const LaunchPlan& plan, const fs::path& run_dir, const PreflightHooks& hooks) {
   fs::path existing = fs::absolute(run_dir);
   std::error_code error;
@@ -86,7 +89,7 @@ void require_disk(const LaunchPlan& plan, const fs::path& run_dir, const Preflig
   if (error) return;  // a file system that does not say; writing will
   int64_t needed = kRoomForLogsBytes;
   if (hooks.checkpoint_bytes && saves(plan.job.recipe))
-    needed = checked_add(needed, checked_add(hooks.checkpoint_bytes(plan), kCheckpointFreeSpaceMarginBytes));
+    needed = checked_add(needed, with_margin(hooks.checkpoint_bytes(plan)));
   const auto available = static_cast<int64_t>(space.available);
   if (available < needed)
     fail(ErrorKind::environment,

@@ -129,7 +129,8 @@ std::string keep_steps(const std::filesystem::path& path, int64_t last_step, con
                                        fmt::join(reasons, ", "), aside(path, 1).filename().string());
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : writer_(std::make_unique<LineWriter>(path)) {}
+MetricsFile::MetricsFile(const std::filesystem::path& path, LineWriter::MakeRoom make_room)
+    : writer_(std::make_unique<LineWriter>(path, false, std::move(make_room))) {}
 
 void MetricsFile::step(const StepReport& r, int64_t consumed_tokens, int64_t model_flops, double peak_flops,
                        int64_t memory_peak_bytes) {

@@ -32,7 +32,8 @@ std::vector<std::string> metrics_remarks(const std::filesystem::path& path, int6
 
 class MetricsFile {
  public:
-  explicit MetricsFile(const std::filesystem::path& path);  // appends to it
+  // Appends to it. `make_room`: for a full disk.
+  explicit MetricsFile(const std::filesystem::path& path, LineWriter::MakeRoom make_room = {});
   // consumed_tokens: of the run, this step included. peak_flops: of all ranks together; 0: mfu is null.
   void step(const StepReport& report, int64_t consumed_tokens, int64_t model_flops, double peak_flops,
             int64_t memory_peak_bytes);

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "checkpoint/admission.h"
 
 namespace trainctl {
 
@@ -47,9 +48,17 @@ RankFailure failure_of(const std::exception& error, int64_t rank, const Recorder
 }
 
 void report_failure(const RankFailure& failure, const RunPaths& paths) {
-  try {
+  const auto save = [&] {
     make_directories(paths.errors());
     save_rank_failure(failure, paths.rank_error(failure.rank));
+  };
+  try {
+    try {
+      save();
+    } catch (const Error&) {
+      if (!give_up_ballast(paths.checkpoints())) throw;
+      save();
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "trainctl_worker: rank {}: its report could not be written: {}\n", failure.rank, error.what());
     fmt::print(stderr, "{}\n", line_of(failure));

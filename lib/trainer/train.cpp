@@ -9,9 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/build_info.h"
 #include "base/units.h"
+#include "checkpoint/admission.h"
 #include "comm/watchdog.h"
 #include "kernels/common/threads.h"
 #include "trainer/checkpoint_identity.h"
@@ -101,8 +103,9 @@ class RankRun {
     done_steps_ = restore();
     tell(kStartEvent, fmt::format("{} done before", counted(done_steps_, "step")));
     engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
-    if (first()) metrics_.emplace(paths_.metrics());
-    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples());
+    const auto make_room = [this] { return room_was_made_ = give_up_ballast(paths_.checkpoints()); };
+    if (first()) metrics_.emplace(paths_.metrics(), make_room);
+    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples(), false, make_room);
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
@@ -275,6 +278,10 @@ class RankRun {
                      engine_->arena->counters().peak_total);
     if (samples_)
       samples_->line(sample_line(*sampler_, r.step, r.first_sample, recipe_.runtime.global_batch_size.value()));
+    if (std::exchange(room_was_made_, false))
+      tell("warning", fmt::format("the disk of {} is full: the reserve of the checkpoints was given up for it; free "
+                                  "some space, or the run ends when that is full too",
+                                  paths_.root.string()));
   }
 
   void evaluate(int64_t step) {
@@ -390,6 +397,7 @@ class RankRun {
   bool last_save_failed_ = false;
   int64_t failed_saves_ = 0;  // in a row
   std::string save_failure_;
+  bool room_was_made_ = false;     // on a full disk, for a line of this step
   std::vector<std::string> told_;  // by the checkpoint that is restored: its model, where it may differ
 };
 

@@ -74,7 +74,7 @@ void bench_commit(const CheckpointBenchOptions& o) {
         c.save(state.catalog(), testing::scalars_at(static_cast<int64_t>(save) + 1), SaveReason::final);
         const double call = now_s() - start;
         const std::vector<SaveOutcome> outcomes = c.wait();
-        if (outcomes.size() != 1 || !outcomes[0].ok) fail(ErrorKind::internal, "not saved");
+        if (outcomes.size() != 1 || !outcomes[0].ok) fail(ErrorKind::internal, "not saved: " + outcomes.at(0).reason);
         if (rank == 0) moments[save].call = call - outcomes[0].staging_s;
       }
     });

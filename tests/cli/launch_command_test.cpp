@@ -159,6 +159,14 @@ TEST_CASE("--run-dir and --resume accept runs and refuse everything else", "[cli
   const SubprocessResult other_step = fixture.launch(absent);
   CHECK(other_step.exit_code == 5);
   CHECK_THAT(other_step.err, Contains("has step 7 (incomplete)"));
+  const std::filesystem::path hf = fixture.folder.path() / "hf";
+  std::filesystem::create_directories(hf);
+  fixture.folder.file("hf/config.json", "{}");
+  absent.back() = hf.string();
+  const SubprocessResult weights = fixture.launch(absent);
+  CHECK(weights.exit_code == 5);
+  CHECK_THAT(weights.err, Contains("Hugging Face folder") && Contains("checkpoint import --from hf " + hf.string()) &&
+                              Contains("--init-from"));
   auto longer = threads;
   longer.insert(longer.end(), {"--set", "runtime.steps=5"});
   const SubprocessResult continued = fixture.launch(longer);

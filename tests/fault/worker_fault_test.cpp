@@ -3,6 +3,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -150,6 +151,48 @@ TEST_CASE("a disk that fills during a run ends it with the cause on the first li
   INFO(more.err << more.out);
   CHECK(more.exit_code == 0);
   CHECK(steps_of(fixture) == one_to(before + 3));
+}
+
+TEST_CASE("a full disk takes the reserve of the checkpoints first, and says so; the last save needs no margin",
+          "[fault][worker]") {
+  LaunchFixture fixture(100000);
+  fixture.use_real_worker();
+  std::filesystem::create_directories(fixture.run_dir());
+  const SmallFileSystem disk(fixture.run_dir(), 240 << 20);
+  if (!disk.mounted()) {
+    WARN("skipped: a small file system could not be mounted here: " << disk.why_not());
+    return;
+  }
+  const auto ballast = fixture.run_dir() / "checkpoints" / "ballast";
+  const auto comes = [](const std::function<bool()>& there) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!there() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return there();
+  };
+  const auto told = [&](const std::string& text) {
+    return read_text(fixture.run_dir() / "events.jsonl").find(text) != std::string::npos;
+  };
+  Subprocess process(fixture.command(four_ranks({"--launcher", "threads", "--set", "checkpoint.every_steps=50"})),
+                     fixture.options("", 90));
+  const bool saved = comes([&] { return told("checkpoint of step 50: "); });
+  const bool laid = std::filesystem::exists(ballast) && std::filesystem::file_size(ballast) == 16 << 20;
+  disk.fill();
+  const bool given_up = comes([&] { return told("the reserve of the checkpoints was given up"); });
+  const bool skipped =
+      comes([&] { return told(" skipped: ") && told(" free at "); });  // what was given up is no margin
+  process.signal(SIGINT);
+  const SubprocessResult r = process.wait();
+  INFO(r.err);
+  INFO(r.out << " exit " << r.exit_code);
+  CHECK(saved);
+  CHECK(laid);
+  CHECK(given_up);
+  CHECK(skipped);
+  CHECK(r.exit_code == 75);
+  const auto last = static_cast<int64_t>(steps_of(fixture).size());
+  CHECK(steps_of(fixture) == one_to(last));
+  CHECK(told("checkpoint of step " + std::to_string(last) + ": "));
 }
 
 TEST_CASE("a signal stops real ranks after a save with 75, and the run continues to the end", "[fault][worker]") {

@@ -142,6 +142,9 @@ TEST_CASE("an attempt that is not whole is refused with the reason and left as i
   };
   const fs::path optim = attempt / "data/optim-r00001.safetensors";
   refused("1 of 3 receipts are missing, first of ranks 2", [&] { fs::remove(attempt / receipt_path(2)); });
+  refused("1 of 3 receipts are missing, first of ranks 2", [&] {  // another file is none
+    fs::rename(attempt / receipt_path(2), attempt / "receipts/notes.json");
+  });
   refused("rank 1: no space", [&] {
     edit_receipt(1, [](Receipt& r) {
       r.ok = false;

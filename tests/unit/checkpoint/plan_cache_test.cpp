@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/shard_plan.h"
+#include "checkpoint/tensor_text.h"
 #include "checkpoint/verify.h"
 #include "fixture.h"
 #include "support/catch.h"

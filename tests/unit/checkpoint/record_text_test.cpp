@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/format.h"
+#include "checkpoint/tensor_text.h"
 #include "support/catch.h"
 
 namespace trainctl::testing {
@@ -75,6 +76,69 @@ TEST_CASE("a receipt's and a manifest's text is the canonical form of what it ho
   }
   manifest.tensors[0].name = "not UTF-8: \xFF\xC3";  // a name of a file may be that; JSON may not
   CHECK(json::parse(to_text(manifest))["tensors"][0]["name"] == "not UTF-8: \xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST_CASE("a list of tensors is read back from its own text, and from no text but its own", "[checkpoint]") {
+  TensorRecord cut, alias, derived, empty;
+  cut.name = "layers.0.q";
+  cut.role = "master";
+  cut.shape = {6, 8};
+  for (const int64_t row : {0, 3})
+    cut.chunks.push_back({{{row, 0}, {3, 8}}, "data/model-r00000.safetensors", fmt::format("k|{},0", row), 4096, 96});
+  alias = derived = empty = cut;
+  alias.name = "head";
+  alias.alias_of = "embedding";
+  derived.role = "weight";
+  derived.dtype = DType::bf16;
+  derived.derived_from_role = "master";
+  alias.chunks.clear();
+  derived.chunks.clear();
+  empty.shape = {};
+  empty.chunks = {{{{}, {}}, "data/optim-r00007.safetensors", "", 8, 4}};
+  for (const std::vector<TensorRecord>& list :
+       {std::vector<TensorRecord>{}, {cut}, {alias, derived}, {cut, empty, alias}}) {
+    const std::string text = tensors_text(list);
+    const auto read = tensors_of_text(text);
+    REQUIRE(read);
+    CHECK(tensors_text(*read) == text);
+    REQUIRE(read->size() == list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      CHECK((*read)[i].name == list[i].name);
+      CHECK((*read)[i].shape == list[i].shape);
+      CHECK((*read)[i].dtype == list[i].dtype);
+      CHECK((*read)[i].alias_of == list[i].alias_of);
+      CHECK((*read)[i].derived_from_role == list[i].derived_from_role);
+      CHECK((*read)[i].chunks.size() == list[i].chunks.size());
+    }
+    int64_t other = 0;
+    for (size_t i = 0; i < text.size(); ++i) {  // what it takes, it would write in these very bytes
+      CHECK_FALSE(tensors_of_text(text.substr(0, i)));
+      for (int byte = 0; byte < 256; ++byte) {
+        std::string changed = text;
+        changed[i] = static_cast<char>(byte);
+        const auto again = tensors_of_text(changed);
+        other += again.has_value() && changed != text;
+        if (again && tensors_text(*again) != changed) FAIL("takes " << changed);
+      }
+      if (const auto longer = tensors_of_text(text.substr(0, i) + "0" + text.substr(i)))
+        if (tensors_text(*longer) != text.substr(0, i) + "0" + text.substr(i)) FAIL("takes a zero more at " << i);
+    }
+    CHECK((list.empty() || other > 0));
+    CHECK_FALSE(tensors_of_text(text + " "));
+  }
+  TensorRecord quoted = cut;
+  quoted.name = "a\"b";  // the general reader's
+  CHECK_FALSE(tensors_of_text(tensors_text({quoted})));
+  for (const char* wrong : {"../x", "/x"}) {
+    TensorRecord outside = cut;
+    outside.chunks[0].file = wrong;
+    CHECK_FALSE(tensors_of_text(tensors_text({outside})));
+  }
+  TensorRecord unaligned = cut, longer = cut;
+  unaligned.chunks[0].byte_offset = 4098;
+  longer.chunks[0].byte_length = 100;
+  CHECK_FALSE(tensors_of_text(tensors_text({unaligned})));
+  CHECK_FALSE(tensors_of_text(tensors_text({longer})));
 }
 
 TEST_CASE("a receipt read without its tensors is checked to the last byte", "[checkpoint]") {

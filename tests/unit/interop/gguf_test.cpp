@@ -210,15 +210,29 @@ TEST_CASE("BF16, F16 and Q8_0 hold each element to their precision, vectors stay
     }
 }
 
-TEST_CASE("weights that are bf16 already are exported as they are", "[interop]") {
-  const Golden g = golden("llama");
-  SaveOptions narrow;
-  narrow.dtype = DType::bf16;
-  Weights rounded = g.weights;
-  for (auto& [name, values] : rounded)
-    for (float& x : values.data) x = static_cast<float>(bf16(x));
-  CHECK(back_to_trainctl(exported(g, GgufType::bf16, nullptr, narrow)) == rounded);
-  CHECK(back_to_trainctl(exported(g, GgufType::f32, nullptr, narrow)) == rounded);
+TEST_CASE("of bf16 weights every type is converted from the masters, where there are any", "[interop]") {
+  for (const char* family : {"gpt2", "llama"}) {
+    INFO(family);
+    const Golden g = golden(family);
+    SaveOptions narrow, mixed, bare;
+    narrow.dtype = mixed.dtype = bare.dtype = DType::bf16;
+    mixed.no_master = "attention.k";  // GPT-2 stacks it with q and v
+    bare.no_master = ".";             // every name has one
+    Weights rounded = g.weights, partly = g.weights;
+    for (auto& [name, values] : rounded)
+      for (float& x : values.data) x = static_cast<float>(bf16(x));
+    for (auto& [name, values] : partly)
+      if (name.find("attention.k") != std::string::npos) values = rounded.at(name);
+    GgufExportReport report;
+    for (const GgufType type : {GgufType::f32, GgufType::f16, GgufType::bf16, GgufType::q8_0}) {
+      INFO(name(type));
+      CHECK(back_to_trainctl(exported(g, type, nullptr, narrow)) == back_to_trainctl(exported(g, type)));
+      CHECK(back_to_trainctl(exported(g, type, &report, mixed)) == back_to_trainctl(exported({g.model, partly}, type)));
+    }
+    CHECK(report.source.at("weight") == std::ssize(g.weights) - report.source.at("master"));
+    CHECK(back_to_trainctl(exported(g, GgufType::f32, nullptr, bare)) == rounded);
+    CHECK(back_to_trainctl(exported(g, GgufType::f32, nullptr, narrow)) == g.weights);
+  }
 }
 
 TEST_CASE("the byte tokenizer is byte-level BPE without merges, ids beyond it are unused", "[interop]") {

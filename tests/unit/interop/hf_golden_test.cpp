@@ -159,27 +159,69 @@ TEST_CASE("the end of a document is named where the vocabulary holds it", "[inte
   CHECK(read_json(scratch.path() / "out/tokenizer_config.json")["eos_token"] == "<|endoftext|>");
 }
 
-TEST_CASE("bf16 weights are exported as they are, f32 ones rounded to nearest even when asked", "[interop]") {
-  const Golden g = golden("qwen3");
-  Weights rounded = g.weights;
-  for (auto& [name, values] : rounded)
-    for (float& x : values.data) x = static_cast<float>(bf16(x));
-  ScratchFolder scratch;
-  SaveOptions options;
-  options.dtype = DType::bf16;
-  const auto wide = save_weights(scratch.path() / "wide", g);
-  const auto narrow = save_weights(scratch.path() / "narrow", g, options);
-  HfExportOptions to_bf16;
-  to_bf16.dtype = DType::bf16;
-  export_hf(wide, scratch.path() / "wide-bf16", to_bf16);
-  export_hf(narrow, scratch.path() / "narrow-bf16", to_bf16);
-  export_hf(narrow, scratch.path() / "narrow-f32");
-  for (const char* out : {"wide-bf16", "narrow-bf16", "narrow-f32"}) {
-    INFO(out);
-    CHECK(back_to_trainctl(read_export(scratch.path() / out)) == rounded);
+namespace {
+
+// Every weight of role "weight" in a checkpoint whose weights are bf16, widened.
+Weights stored_weights(const std::filesystem::path& checkpoint) {
+  CheckpointReader reader(checkpoint);
+  Weights all;
+  for (const TensorRecord& t : reader.manifest().tensors) {
+    if (t.role != "weight") continue;
+    std::vector<bf16> data(static_cast<size_t>(t.shape.numel()));
+    reader.read(t, whole(t.shape), DType::bf16, data.data());
+    Values& values = all[t.name];
+    for (int d = 0; d < t.shape.rank(); ++d) values.shape.push_back(t.shape[d]);
+    for (const bf16 x : data) values.data.push_back(static_cast<float>(x));
   }
-  CHECK(read_json(scratch.path() / "wide-bf16/config.json")["torch_dtype"] == "bfloat16");
-  for (const auto& [name, what] : read_export(scratch.path() / "narrow-bf16")) CHECK(what.dtype == "BF16");
-  CHECK(file_bytes(scratch.path() / "wide-bf16/model.safetensors") ==
-        file_bytes(scratch.path() / "narrow-bf16/model.safetensors"));
+  return all;
+}
+
+Weights exported_weights(const std::filesystem::path& checkpoint, DType dtype, HfExportReport* report = nullptr) {
+  ScratchFolder scratch;
+  HfExportOptions options;
+  options.dtype = dtype;
+  const HfExportReport made = export_hf(checkpoint, scratch.path() / "out", options);
+  if (report != nullptr) *report = made;
+  CHECK(read_json(scratch.path() / "out/trainctl_export.json")["weights_from"] == nlohmann::json(made.source));
+  const char* torch = dtype == DType::bf16 ? "bfloat16" : "float32";
+  CHECK(read_json(scratch.path() / "out/config.json")["torch_dtype"] == torch);
+  const auto tensors = read_export(scratch.path() / "out");
+  for (const auto& [name, what] : tensors) CHECK(what.dtype == (dtype == DType::bf16 ? "BF16" : "F32"));
+  return back_to_trainctl(tensors);
+}
+
+}  // namespace
+
+TEST_CASE("of bf16 weights the f32 masters are exported: their bits in f32, the weights' bits in bf16", "[interop]") {
+  for (const char* family : {"gpt2", "qwen3"})
+    for (const int64_t world : {1, 2}) {
+      INFO(family << ", ranks: " << world);
+      const Golden g = golden(family);
+      Weights rounded = g.weights;
+      for (auto& [name, values] : rounded)
+        for (float& x : values.data) x = static_cast<float>(bf16(x));
+      REQUIRE(rounded != g.weights);
+      ScratchFolder scratch;
+      SaveOptions options;
+      options.world = world;
+      const auto wide = save_weights(scratch.path() / "wide", g, options);
+      options.dtype = DType::bf16;
+      const auto narrow = save_weights(scratch.path() / "narrow", g, options);
+      CHECK(stored_weights(narrow) == rounded);
+      HfExportReport report;
+      CHECK(exported_weights(narrow, DType::f32, &report) == g.weights);
+      CHECK(report.source == WeightSource{{"master", std::ssize(g.weights)}});
+      CHECK(exported_weights(narrow, DType::bf16) == rounded);
+      CHECK(exported_weights(wide, DType::bf16, &report) == rounded);
+      CHECK(report.source == WeightSource{{"weight", std::ssize(g.weights)}});
+      // GPT-2 stacks k with q and v: a tensor of both sources.
+      options.no_master = "attention.k";
+      const auto mixed = save_weights(scratch.path() / "mixed", g, options);
+      Weights partly = g.weights;
+      for (auto& [name, values] : partly)
+        if (name.find("attention.k") != std::string::npos) values = rounded.at(name);
+      CHECK(exported_weights(mixed, DType::f32, &report) == partly);
+      CHECK(report.source.at("master") + report.source.at("weight") == std::ssize(g.weights));
+      CHECK(exported_weights(mixed, DType::bf16) == rounded);
+    }
 }

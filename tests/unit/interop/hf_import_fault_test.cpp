@@ -23,6 +23,7 @@ struct Spoilt {
     HfExportOptions options;
     options.max_shard_bytes = shard;
     export_hf(save_weights(scratch.path() / "checkpoints", golden(name)), folder(), options);
+    fs::remove(folder() / "trainctl_export.json");  // a folder of any other program
     config = read_json(folder() / "config.json");
     if (shard == 5'000'000'000) tensors = raw_tensors(folder() / "model.safetensors");
   }

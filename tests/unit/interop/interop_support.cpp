@@ -113,7 +113,8 @@ fs::path save_weights(const fs::path& root, const Golden& state, const SaveOptio
     for (const int64_t d : values.shape) shape.push_back(d);
     const auto alias = options.aliases.find(name);
     globals.push_back({name, "weight", options.dtype, shape, 0, alias == options.aliases.end() ? "" : alias->second});
-    if (options.dtype == DType::bf16) globals.push_back({name, "master", DType::f32, shape, 0, ""});
+    const bool bare = !options.no_master.empty() && name.find(options.no_master) != std::string::npos;
+    if (options.dtype == DType::bf16 && !bare) globals.push_back({name, "master", DType::f32, shape, 0, ""});
     globals.push_back({name, "exp_avg", DType::f32, shape, 0, ""});
   }
   ThreadWorld ranks(options.world);
@@ -236,6 +237,7 @@ RawTensors raw_tensors(const fs::path& safetensors) {
 
 void put_hf_folder(const fs::path& folder, const nlohmann::json& config, const RawTensors& tensors) {
   fs::create_directories(folder);
+  fs::remove(folder / "trainctl_export.json");  // it is as the export wrote it no more
   put_bytes(folder / "config.json", config.dump());
   put_safetensors(folder / "model.safetensors", tensors);
 }

@@ -40,7 +40,8 @@ nlohmann::json provenance_of(const nlohmann::json& model);
 
 struct SaveOptions {
   int64_t world = 1;         // ranks; every tensor is cut by rows
-  DType dtype = DType::f32;  // of the weights; bf16 ones get an f32 master
+  DType dtype = DType::f32;  // of the weights; bf16 ones get an f32 master,
+  std::string no_master;     // but those whose name holds this; "": all
   double loss = 1.0;
   std::string provenance;                      // "": provenance_of(model)
   std::map<std::string, std::string> aliases;  // name -> name it is a copy of
