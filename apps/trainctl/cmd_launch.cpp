@@ -13,7 +13,6 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "checkpoint/scan.h"
 #include "cli.h"
 #include "data/token_paths.h"
 #include "launch/command.h"
@@ -104,15 +103,6 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-// What `--resume auto` would take, newest first.
-std::vector<UsableState> usable_states(const RunPaths& paths) {
-  std::vector<UsableState> states;
-  for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints()))
-    if (info.state == CheckpointState::usable && info.kind == "training")
-      states.push_back({info.step, info.folder.string()});
-  return states;
-}
-
 // The step at which the attempt before this one met an infinity or a NaN; 0: it ended otherwise.
 int64_t numeric_failure(const RunPaths& paths) {
   for (const RankFailure& failure : load_rank_failures(paths.errors()))
@@ -134,6 +124,7 @@ void launch(const LaunchArguments& arguments) {
   plan.job.allow_intermediate = arguments.allow_intermediate;
   const std::optional<Job> earlier = earlier_job(arguments);
   plan.job.init_from = initial_weights(arguments, plan.job.recipe.model, earlier, warnings);
+  plan.job.run_id = run_id(recipe.recipe.name, earlier);
   if (earlier) plan.job.seen = earlier->seen;
   check_lost_states(arguments, plan.job.seen);
   remember_resume(plan.job, arguments, earlier, warnings);
@@ -172,7 +163,7 @@ void launch(const LaunchArguments& arguments) {
                 {.live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0,
                  .live_columns = terminal_columns(),
                  .launcher_arguments = arguments.request.launcher_arguments,
-                 .usable = [&paths] { return usable_states(paths); },
+                 .usable = [&paths, &plan] { return usable_states(paths, plan.job.run_id); },
                  .numeric_before = numeric_before,
                  .result =
                      [](std::string_view text) {

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/units.h"
 #include "checkpoint/scan.h"
 #include "trainer/initial_weights.h"
@@ -57,6 +58,23 @@ std::optional<Job> earlier_job(const LaunchArguments& a) {
   } catch (const Error& e) {
     fail(ErrorKind::input, fmt::format("{}\n{}", e.what(), kWithoutLaunchJson));
   }
+}
+
+std::string run_id(const std::string& recipe_name, const std::optional<Job>& earlier) {
+  if (!earlier) return recipe_name + "-" + random_hex(8);
+  return earlier->run_id.empty() ? earlier->recipe.name : earlier->run_id;
+}
+
+std::vector<UsableState> usable_states(const RunPaths& paths, const std::string& run_id) {
+  std::vector<UsableState> states;
+  for (const CheckpointInfo& info : scan_checkpoints(paths.checkpoints(), Look::glance)) {
+    Manifest manifest;
+    if (info.state != CheckpointState::usable || info.kind != "training") continue;
+    const CheckpointInfo closely = inspect_folder(info.folder, &manifest);
+    if (closely.state == CheckpointState::usable && manifest.run_id == run_id)
+      states.push_back({info.step, info.folder.string()});
+  }
+  return states;
 }
 
 void check_lost_states(const LaunchArguments& a, const RunRecord& seen) {
@@ -131,13 +149,12 @@ void check_resumed_path(const LaunchArguments& a, const Job& job) {
   const fs::path own = RunPaths{a.run_dir}.checkpoints();
   std::error_code absent;
   if (fs::equivalent(checkpoint_root_of(fs::canonical(from)), own, absent)) return;
-  for (const CheckpointInfo& info : scan_checkpoints(own, Look::glance))
-    if (info.state == CheckpointState::usable && info.kind == "training")
-      fail(ErrorKind::usage,
-           fmt::format(
-               "--resume {}: that is no state of the run in {}, which has its own (step {} is the newest); to go "
-               "on with those leave --resume out, to go on from the other choose another --run-dir",
-               from, a.run_dir, info.step));
+  const std::vector<UsableState> states = usable_states({a.run_dir}, job.run_id);
+  if (!states.empty())
+    fail(ErrorKind::usage,
+         fmt::format("--resume {}: that is no state of the run in {}, which has its own (step {} is the newest); to go "
+                     "on with those leave --resume out, to go on from the other choose another --run-dir",
+                     from, a.run_dir, states.front().step));
 }
 
 EarlierRunFiles::EarlierRunFiles(const RunPaths& paths) : paths_(paths) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/first_cause.h"
 #include "launch/launch_plan.h"
 #include "launch/run_directory.h"
 #include "model/model_config.h"
@@ -34,6 +35,12 @@ std::optional<Job> earlier_job(const LaunchArguments& a);
 // a run that has begun started from something else; as choose_initial_weights.
 InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier,
                          std::vector<std::string>& warnings);
+
+// The id of a run: that of the run in the run directory, or a new one, which begins with the recipe's name.
+std::string run_id(const std::string& recipe_name, const std::optional<Job>& earlier);
+
+// What `--resume auto` would take, newest first: usable training states of the run itself.
+std::vector<UsableState> usable_states(const RunPaths& paths, const std::string& run_id);
 
 // A run that says that it saved states and has none is not started anew. Throws Error{checkpoint}.
 void check_lost_states(const LaunchArguments& a, const RunRecord& seen);

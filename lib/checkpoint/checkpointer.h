@@ -96,9 +96,9 @@ class Checkpointer {
   std::vector<SaveOutcome> poll();  // outcomes since the last call, oldest first; never blocks
   std::vector<SaveOutcome> wait();  // ends the save in flight first. Not collective.
 
-  // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder, falling back step by
-  // step, all ranks together; found == false when nothing was ever committed there. A path (a checkpoint, a folder of
-  // checkpoints or a run directory) takes that one, or the newest usable one in it.
+  // Collective. `from`: "auto" takes the newest usable training checkpoint of the run's folder that is of the run
+  // (run_id), falling back step by step, all ranks together; found == false when nothing was ever committed there. A
+  // path (a checkpoint, a folder of checkpoints or a run directory) takes that one, or the newest usable one in it.
   // Only kind training is taken; with `allow_intermediate` also a state of kind intermediate that the path names
   // exactly. Throws Error{checkpoint} on every rank: checkpoints exist and none can be used; the path has none; a
   // tensor does not fit (names, shapes and dtypes are listed), no rank takes the tensors of a stored role (the moments

@@ -187,7 +187,16 @@ RestoreResult Checkpointer::State::restore(const StateCatalog& catalog, const st
   for (const std::string& folder : candidates.usable) {
     std::string why;
     const std::unique_ptr<CheckpointReader> reader = open_together(ranks, folder, io_options(), why);
-    if (ranks.all_agree(reader != nullptr)) {
+    const bool opened = ranks.all_agree(reader != nullptr);
+    if (opened && from == "auto" && reader->manifest().run_id != options_.run_id) {  // the same text on every rank
+      fell_back = true;
+      result.rejected.push_back(
+          fmt::format("{}: it is of another run ({}; this one is {}); --resume {} goes on from it all the same, "
+                      "--init-from from its weights",
+                      folder, one_line(reader->manifest().run_id), options_.run_id, folder));
+      continue;
+    }
+    if (opened) {
       const RecipeVerdict verdict = options_.judge(reader->manifest());
       const std::string misfit =
           fit_faults(*reader, catalog) + roles_without_takers(reader->manifest(), catalog, ranks);

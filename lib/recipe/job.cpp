@@ -72,6 +72,7 @@ void Job::describe(ConfigVisitor& v) {
   v.field("schema", schema, "version of this file's form", one_of({std::string(kJobSchema)}).required());
   v.field("build_id", build_id, "build of the launcher; a worker built otherwise refuses", Rule{}.required());
   v.field("run_dir", run_dir, "run directory, absolute", Rule{}.required());
+  v.field("run_id", run_id, "of the run for good; empty, of an older version: the recipe's name");
   v.field("launcher", launcher, "what starts the ranks", one_of({"mpirun", "srun", "threads"}).required());
   v.field("world_size", world_size, "number of ranks", at_least(1).required());
   v.field("ranks", ranks, "where each rank runs", Rule{}.required());

@@ -53,6 +53,7 @@ struct Job {
   std::string schema = "trainctl-launch-1";
   std::string build_id;  // of the launcher; a worker built otherwise refuses
   std::string run_dir;   // absolute
+  std::string run_id{};  // of the run for good, in every manifest of its own; a renamed recipe keeps it
   std::string launcher;  // mpirun | srun | threads
   int64_t world_size = 0;
   std::vector<JobRank> ranks;  // by rank, all of them

@@ -150,7 +150,7 @@ class RankRun {
   CheckpointerOptions checkpointer_options() {
     CheckpointerOptions o;
     o.folder = paths_.checkpoints();
-    o.run_id = recipe_.name;
+    o.run_id = job_.run_id;
     o.parent = job_.init_from.manifest_sha256;
     describe_run(job_, *sampler_, o);
     o.copy_threads = static_cast<int>(job_.threads_per_rank);

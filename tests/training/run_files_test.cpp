@@ -223,4 +223,28 @@ TEST_CASE("after a loss that is no number the commands that are offered work", "
   }
 }
 
+TEST_CASE("a state of another run among its own is passed over, told, and taken when it is named",
+          "[training][files]") {
+  const OneRun run(4);
+  run.runs.train("other", steps(8, {"runtime.seed=9"}));
+  const fs::path copied = run.state(8);
+  fs::copy(run.runs.path() / "other/checkpoints/step-00000008", copied, fs::copy_options::recursive);
+  const SubprocessResult r = run.launch(5, {"name=renamed"});
+  INFO(r.err);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.err, Contains(copied.string() + ": it is of another run") && Contains("continues after step 4"));
+  CHECK(run.losses().size() == 5);
+  // Under the new name too, its own are its own.
+  CHECK_THAT(run.launch(6, {"name=again"}).err, Contains("continues after step 5"));
+  // With nothing else the run is not started anew; the way on that is offered works.
+  for (const auto& entry : fs::directory_iterator(run.checkpoints))
+    if (entry.path() != copied) fs::remove_all(entry.path());
+  refused(run.launch(9), 5, "it is of another run");
+  CHECK_THAT(run.launch(9).err, Contains("--resume " + copied.string() + " goes on from it all the same"));
+  const SubprocessResult taken = run.launch(9, {"runtime.seed=9"}, {"--resume", copied.string()});
+  CHECK(taken.exit_code == 0);
+  CHECK_THAT(taken.err, Contains("continues after step 8"));
+  CHECK_THAT(run.launch(10, {"runtime.seed=9"}).err, Contains("continues after step 9"));
+}
+
 }  // namespace trainctl::testing
