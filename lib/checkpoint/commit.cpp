@@ -145,8 +145,13 @@ Manifest make_manifest(const SaveJob& job, Gathered& gathered, KnownPlan& known)
 // an interrupted save is trash. Returns where the old one went.
 std::optional<fs::path> clear_final_name(const SaveJob& job) {
   const fs::path final_folder = job.final_folder();
-  if (!fs::exists(fs::symlink_status(final_folder))) return std::nullopt;
+  const fs::file_status status = fs::symlink_status(final_folder);
+  if (!fs::exists(status)) return std::nullopt;
   const std::string name = final_folder.filename().string();
+  if (!fs::is_directory(status) && !fs::is_symlink(status)) {  // somebody's file: it is kept, under another name
+    rename_to_new_name(final_folder, job.root / fmt::format("{}.file-{}", name, job.attempt.substr(0, 8)));
+    return std::nullopt;
+  }
   if (inspect_folder(final_folder).state == CheckpointState::incomplete && !is_pinned(final_folder)) {
     move_to_trash(final_folder);
     return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/scan.h"
@@ -217,6 +218,18 @@ TEST_CASE("a linked step folder is refused, and nothing done to a run reaches wh
   fs::create_directory_symlink(target, folder.path() / ".trash-step-00000002-00000000");
   empty_trash(folder.path());
   CHECK(whole());
+}
+
+TEST_CASE("a file that has the name of a step is kept under another when that step is saved", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1);
+  write_file_atomically(folder.path() / "step-00000002", "somebody's");
+  for (const int64_t step : {2, 3}) save_once(folder.path(), 1, step, 7, 1);
+  CHECK(inspect_folder(folder.path() / "step-00000003").state == CheckpointState::usable);
+  std::vector<std::string> kept;
+  for (const std::string& name : names_in(folder.path()))
+    if (name.starts_with("step-00000002")) kept.push_back(file_bytes(folder.path() / name));
+  CHECK(kept == std::vector<std::string>{"somebody's"});
 }
 
 TEST_CASE("pruning removes no usable state before one of those that stay is proven", "[checkpoint]") {
