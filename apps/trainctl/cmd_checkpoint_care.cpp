@@ -186,6 +186,15 @@ void check_is_no_checkpoint(const fs::path& path) {
                    path.string(), root.filename() == "checkpoints" ? run.string() : root.string()));
 }
 
+// The id of the run whose folder of checkpoints this is; "" where nothing tells.
+std::string run_of(const fs::path& root) {
+  try {
+    return load_job(run_around(root).launch()).run_id;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 void prune(const CheckpointOptions& o) {
   const fs::path root = checkpoint_root_of(o.path);
   check_is_no_checkpoint(o.path);
@@ -194,11 +203,11 @@ void prune(const CheckpointOptions& o) {
   if (!o.dry_run)
     over.emplace(root, "prune",
                  "prune when it has ended, or set checkpoint.keep in its recipe, which prunes meanwhile");
+  const RetentionPolicy policy(o.keep, o.keep_every_steps, run_of(root));
   if (!o.dry_run)
-    for (const fs::path& damaged :
-         prove_what_stays(root, {o.keep, o.keep_every_steps}, progress_bar("proving what stays")))
+    for (const fs::path& damaged : prove_what_stays(root, policy, progress_bar("proving what stays")))
       print_error("warning", fmt::format("{} is damaged: marked unusable, and not counted as kept", damaged.string()));
-  const std::vector<fs::path> gone = prune_checkpoints(root, {o.keep, o.keep_every_steps}, o.dry_run);
+  const std::vector<fs::path> gone = prune_checkpoints(root, policy, o.dry_run);
   if (o.json) {
     ordered_json folders = ordered_json::array();
     for (const fs::path& folder : gone) folders.push_back(folder.string());

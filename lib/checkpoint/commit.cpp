@@ -252,7 +252,7 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
     if (!proof.note.empty()) return {digest, proof.note};          // nor for one that was to be proven and is not
     if (aside) move_unpinned_to_trash(*aside);
     if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
-    apply_retention(job.root, {job.keep, job.keep_every_steps});
+    apply_retention(job.root, {job.keep, job.keep_every_steps, job.run_id});
     job.reached(SavePoint::retained);
   } catch (const std::exception& e) {
     return {digest, e.what()};

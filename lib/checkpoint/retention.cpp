@@ -30,7 +30,7 @@ std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& polic
     int64_t& count = info.kind == "training" ? training : intermediate;
     if (info.state == CheckpointState::usable && counts && count < policy.keep) info = inspect_folder(info.folder);
     if (info.state == CheckpointState::usable) {
-      if (!counts) continue;
+      if (!counts || !is_of_run(info.folder, policy)) continue;
       bool keep = ++count <= policy.keep || info.pinned;
       if (info.kind == "training") {
         keep = keep || (policy.keep_every_steps > 0 && info.step % policy.keep_every_steps == 0);
@@ -104,6 +104,13 @@ bool remove_marker(const fs::path& marker) {
 }
 
 }  // namespace
+
+bool is_of_run(const fs::path& folder, const RetentionPolicy& policy) {
+  if (policy.run_id.empty()) return true;
+  Manifest manifest;
+  inspect_folder(folder, &manifest);
+  return manifest.run_id == policy.run_id;
+}
 
 std::vector<fs::path> apply_retention(const fs::path& root, const RetentionPolicy& policy) {
   std::vector<fs::path> folders = surplus(root, policy, false);

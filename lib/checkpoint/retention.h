@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/scan.h"
@@ -11,10 +12,15 @@
 namespace trainctl {
 
 struct RetentionPolicy {
-  RetentionPolicy(int64_t keep_newest, int64_t every_steps = 0) : keep(keep_newest), keep_every_steps(every_steps) {}
+  RetentionPolicy(int64_t keep_newest, int64_t every_steps = 0, std::string of_run = {})
+      : keep(keep_newest), keep_every_steps(every_steps), run_id(std::move(of_run)) {}
   int64_t keep;              // newest usable ones of each kind, by step number; >= 1
   int64_t keep_every_steps;  // training states whose step is a multiple of it stay for good; 0: none
+  std::string run_id;        // states of other runs are left alone and count for nothing; "": all are of one
 };
+
+// Of a usable one: its manifest names the policy's run.
+bool is_of_run(const std::filesystem::path& folder, const RetentionPolicy& policy);
 
 // Removes the usable training and intermediate checkpoints that the policy does not keep. What stays, whatever the
 // policy: pinned ones; the newest verified training state; other kinds; and everything that is damaged, unusable or

@@ -177,7 +177,7 @@ std::vector<fs::path> prove_what_stays(const fs::path& root, const RetentionPoli
       if (info.state != CheckpointState::usable || info.kind != "training" || is_superseded(info)) continue;
       if (std::find(going.begin(), going.end(), info.folder) != going.end()) {
         loses = true;
-      } else {
+      } else if (is_of_run(info.folder, policy)) {
         if (newest.empty()) newest = info.folder;
         proven = proven || info.verified;
       }

@@ -41,6 +41,13 @@ int64_t saved_by_latest(const fs::path& file) {
 
 }  // namespace
 
+std::string text_of(const SaveOutcome& o) {
+  if (!o.ok) return fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason);
+  return fmt::format("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
+                     o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
+                     o.reason.empty() ? "" : "; " + o.reason);
+}
+
 SavedState newest_saved(const RunPaths& paths, const RunRecord& seen) {
   if (const int64_t step = saved_by_events(paths.events()); step > 0) return {step, paths.events().string()};
   if (seen.saved_step > 0) return {seen.saved_step, paths.launch().string()};

@@ -10,6 +10,9 @@
 
 namespace trainctl {
 
+// What a run tells of a save: as kSavedEvent when it was committed, else as a warning.
+std::string text_of(const SaveOutcome& outcome);
+
 // The newest checkpoint that a run says it has committed on its present branch.
 struct SavedState {
   int64_t step = 0;       // 0: nothing tells of one

@@ -330,14 +330,9 @@ class RankRun {
       if (o.ok) failed_saves_ = 0;
       if (!o.ok && !o.busy) ++failed_saves_, save_failure_ = o.reason;
       if (o.ok)
-        tell(kSavedEvent,
-             fmt::format("checkpoint of step {}: {} ({:.0f} ms stall, {:.2f} s in all{}){}", o.step, o.folder.string(),
-                         o.staging_s * 1e3, o.total_s, o.io_path.empty() ? "" : "; " + o.io_path,
-                         o.reason.empty() ? "" : "; " + o.reason),
-             o.step);
+        tell(kSavedEvent, text_of(o), o.step);
       else
-        tell("warning",
-             fmt::format("checkpoint of step {} {}: {}", o.step, o.skipped ? "skipped" : "failed", o.reason));
+        tell("warning", text_of(o));
     }
   }
 

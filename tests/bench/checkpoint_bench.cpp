@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--io", o.io, "checkpoint.io of all cases")
       ->check(CLI::IsMember({"auto", "threads", "buffered"}))
       ->capture_default_str();
-  app.add_option("cases", o.cases, "stall, disk, reshard, bytes, slowdown, commit; none: all")
-      ->check(CLI::IsMember({"stall", "disk", "reshard", "bytes", "slowdown", "commit"}));
+  app.add_option("cases", o.cases, "stall, disk, reshard, bytes, slowdown, commit, export; none: all")
+      ->check(CLI::IsMember({"stall", "disk", "reshard", "bytes", "slowdown", "commit", "export"}));
   CLI11_PARSE(app, argc, argv);
   o.bytes = mib << 20;
   o.write_limit_bytes_per_s = limit_mb * 1'000'000;
@@ -51,13 +51,14 @@ int main(int argc, char** argv) {
     std::filesystem::create_directories(o.folder);
     if (o.wants("stall")) {
       bench_stall(o);
-      bench_lazy_stall(o);
+      for (const int64_t tokens_per_step : {64, 1024}) bench_lazy_stall(o, tokens_per_step);
     }
     if (o.wants("disk")) bench_write_and_load(o);
     if (o.wants("reshard")) bench_resharding(o);
     if (o.wants("bytes")) bench_written_bytes(o);
     if (o.wants("slowdown")) bench_step_slowdown(o);
     if (o.wants("commit")) bench_commit(o);
+    if (o.wants("export")) bench_export_beside(o);
   } catch (const std::exception& error) {
     fmt::print(stderr, "checkpoint_bench: {}\n", error.what());
     code = 1;

@@ -92,11 +92,13 @@ class BenchRank {
 
 // Every case checks what it measured and throws when it is wrong.
 void bench_stall(const CheckpointBenchOptions& options);
-void bench_lazy_stall(const CheckpointBenchOptions& options);
+void bench_lazy_stall(const CheckpointBenchOptions& options, int64_t tokens_per_step);
 void bench_write_and_load(const CheckpointBenchOptions& options);
 void bench_resharding(const CheckpointBenchOptions& options);
 void bench_written_bytes(const CheckpointBenchOptions& options);
 void bench_step_slowdown(const CheckpointBenchOptions& options);
+// Training steps beside `trainctl checkpoint export` of the same model.
+void bench_export_beside(const CheckpointBenchOptions& options);
 void bench_commit(const CheckpointBenchOptions& options);  // 8 ranks, 10000 small tensors
 
 }  // namespace trainctl::bench

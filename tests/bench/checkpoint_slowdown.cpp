@@ -2,70 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
 #include "base/error.h"
-#include "bench_source.h"
+#include "bench_trainee.h"
 #include "checkpoint/shard_plan.h"
 #include "checkpoint/verify.h"
 #include "checkpoint_bench.h"
-#include "comm/counting.h"
-#include "kernels/common/threads.h"
-#include "trainer/engine.h"
 #include "unit/checkpoint/fixture.h"
 
 namespace trainctl::bench {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr int64_t kSequence = 64, kBatch = 1, kVocab = 16384;
-
-Recipe small_gpt2() {
-  const std::string file = "recipes/gpt2_124m.json";
-  const LoadedRecipe loaded = load_recipe(
-      file, {"model.layers=4", "model.d_model=512", "model.heads=8", fmt::format("model.vocab={}", kVocab),
-             fmt::format("data.sequence_tokens={}", kSequence), fmt::format("runtime.micro_batch_size={}", kBatch),
-             fmt::format("runtime.global_batch_size={}", kBatch), "runtime.micro_batches=1", "runtime.precision=f32",
-             "runtime.recompute=none", "optimizer.lr=0.001", R"(optimizer.schedule={"kind":"constant"})"});
-  const ResolveResult resolved = resolve(loaded, 1);
-  refuse_faults(file, resolved.faults);
-  return resolved.recipe;
-}
-
-class Trainee {
- public:
-  explicit Trainee(int threads) : recipe_(small_gpt2()), source_(kVocab, kSequence) {
-    kernels::set_kernel_threads(threads);
-    engine_ = assemble(recipe_, {.device = make_cpu_device(),
-                                 .kernels = kernels::cpu_kernels(),
-                                 .collectives = make_counting_collectives(0, 1, 1 << 20),
-                                 .source = &source_,
-                                 .on_place = {}});
-    initialise_weights(engine_->model, 1);
-  }
-  double step() {
-    const double start = now_s();
-    const StepReport report = engine_->runtime->step(++steps_);
-    if (steps_ == 1) first_loss_ = report.loss;
-    last_loss_ = report.loss;
-    return now_s() - start;
-  }
-  void check() const {
-    if (std::abs(first_loss_ - std::log(static_cast<double>(kVocab))) > 0.5 || !(last_loss_ < first_loss_))
-      fail(ErrorKind::internal, fmt::format("the loss went from {} to {}", first_loss_, last_loss_));
-  }
-  int64_t steps() const { return steps_; }
-  Engine& engine() { return *engine_; }
-
- private:
-  Recipe recipe_;
-  BenchSource source_;
-  std::unique_ptr<Engine> engine_;
-  int64_t steps_ = 0;
-  double first_loss_ = 0, last_loss_ = 0;
-};
 
 struct Flight {
   std::vector<double> quiet, busy;  // seconds of steps without, and wholly within, a save
@@ -98,8 +47,8 @@ void fly(Trainee& trainee, Checkpointer& c, Flight& flight) {
 }  // namespace
 
 // What a lazily copied save takes from training: the call, and the optimizer's waiting in the step after it.
-void bench_lazy_stall(const CheckpointBenchOptions& o) {
-  Trainee trainee(o.threads);
+void bench_lazy_stall(const CheckpointBenchOptions& o, int64_t tokens_per_step) {
+  Trainee trainee(o.threads, tokens_per_step);
   for (int i = 0; i < 3; ++i) trainee.step();
   CheckpointConfig config;
   config.keep = 1;
@@ -140,15 +89,15 @@ void bench_lazy_stall(const CheckpointBenchOptions& o) {
   fs::remove_all(o.folder / "run");
   const double copy = median(copies);
   fmt::print(
-      "stall, lazy copy, {:.2f} GB: memcpy {:.0f} ms  save() and waiting {:.2f} x (waiting alone {:.2f} x)  step "
-      "{:.0f} ms, "
-      "with the copy beside it {:.2f} x\n",
-      static_cast<double>(bytes) / 1e9, copy * 1e3, median(stalls) / copy, median(waits) / copy, median(quiet) * 1e3,
-      median(after) / median(quiet));
+      "stall, lazy copy, {:.2f} GB: memcpy {:.0f} ms  save() and waiting {:.2f} x (waiting alone {:.2f} x)  step of {} "
+      "tokens {:.0f} ms, with the copy beside it {:.2f} x (slowest {:.2f} x, without one {:.2f} x)\n",
+      static_cast<double>(bytes) / 1e9, copy * 1e3, median(stalls) / copy, median(waits) / copy, tokens_per_step,
+      median(quiet) * 1e3, median(after) / median(quiet), *std::max_element(after.begin(), after.end()) / median(quiet),
+      *std::max_element(quiet.begin(), quiet.end()) / median(quiet));
 }
 
 void bench_step_slowdown(const CheckpointBenchOptions& o) {
-  Trainee trainee(o.threads);
+  Trainee trainee(o.threads, 64);
   for (int i = 0; i < 3; ++i) trainee.step();
   for (const int64_t limit : {int64_t{0}, o.write_limit_bytes_per_s}) {
     CheckpointConfig config;
