@@ -54,7 +54,7 @@ void add_examples(CLI::App& command, const std::vector<std::string>& lines) {
 
 void add_override_option(CLI::App& command, std::vector<std::string>& overrides) {
   command.add_option("--set", overrides, "Override a recipe value: section.key=value; may be repeated")
-      ->type_name("KEY=VALUE")
+      ->option_text("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();
 }

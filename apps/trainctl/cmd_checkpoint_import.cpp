@@ -73,6 +73,7 @@ void add_checkpoint_import_command(CLI::App& group) {
   cmd->add_option("--output,--out", options->output, "Checkpoint folder to make; default: imported/NAME");
   cmd->add_option("--harmless", options->harmless,
                   "A field of config.json that this version does not know and no result depends on; may be repeated")
+      ->option_text("NAME")
       ->allow_extra_args(false)
       ->take_all();
   cmd->add_flag("--json", options->json, "Machine-readable output");

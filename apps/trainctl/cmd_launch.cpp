@@ -216,6 +216,7 @@ void add_launch_command(CLI::App& app) {
       ->capture_default_str();
   cmd->add_option("--launcher-arg", a->request.launcher_arguments,
                   "One more argument for mpirun or srun; may be repeated")
+      ->option_text("ARGUMENT")
       ->allow_extra_args(false)
       ->take_all();
   cmd->add_option("--worker", a->worker, "Worker program; default: trainctl_worker next to trainctl");
