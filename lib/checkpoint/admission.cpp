@@ -43,10 +43,14 @@ void make_attempt_folders(const fs::path& staging) {
            fmt::format("cannot create {}: {}", folder.string(), std::generic_category().message(errno)));
 }
 
-// A crash while a step was being replaced leaves the old one aside; it goes once the step has a usable successor. One
-// that cannot be removed is no reason not to save.
-void drop_superseded(const fs::path& root) {
+// A crash while LATEST was written leaves its temporary file. A crash while a step was being replaced leaves the old
+// one aside; it goes once the step has a usable successor. What cannot be removed is no reason not to save.
+void drop_leftovers(const fs::path& root) {
   for (const std::string& entry : names_in(root)) {
+    if (entry.starts_with(fmt::format("{}.tmp.", kLatestName))) {
+      std::error_code ignored;
+      fs::remove(root / entry, ignored);
+    }
     if (!entry.starts_with(kSupersededPrefix)) continue;
     const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
     if (step_of_folder(name) && inspect_folder(root / name).state == CheckpointState::usable) {
@@ -68,7 +72,7 @@ Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, const Sp
     make_directories(root / kStagingName);
     sweep_attempts(root);
     empty_trash(root);
-    drop_superseded(root);
+    drop_leftovers(root);
     lay_ballast(root, space.ballast_bytes);
     const int64_t needed = bytes + bytes / 10 + space.margin_bytes;
     int64_t free = free_bytes(root);

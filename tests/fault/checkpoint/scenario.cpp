@@ -52,7 +52,7 @@ std::string next_save_fault(const Scenario& scenario, const fs::path& folder) {
   std::string left;
   for (const std::string& name : names_in(folder / ".staging")) left += " .staging/" + name;
   for (const std::string& name : names_in(folder))
-    if (name.starts_with(".trash-")) left += " " + name;
+    if (name.starts_with(".trash-") || name.find(".tmp.") != std::string::npos) left += " " + name;
   return left.empty() ? "" : "the next save left debris:" + left + "\n";
 }
 
