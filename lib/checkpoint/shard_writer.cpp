@@ -35,6 +35,16 @@ void leave_failed_receipt(const SaveJob& job, const std::string& reason) noexcep
   }
 }
 
+// A receipt in its place is a word given: rank 0 may have taken it, and a failed one in its stead would damage what
+// that commits. So its folder's sync may fail here; rank 0 syncs the folder too, before it commits.
+void give_receipt(const fs::path& path, const std::string& text) {
+  try {
+    write_file_atomically(path, text);
+  } catch (const Error&) {
+    if (regular_file_bytes(path) < 0) throw;
+  }
+}
+
 // A record that may not be there, or may be moved away while it is read.
 template <class T>
 std::optional<T> try_read(const fs::path& path, T (*parse)(std::string_view, const std::string&)) {
@@ -93,7 +103,7 @@ std::string write_shards(const SaveJob& job, StagingArea& staging, const std::st
     sync_directory(job.staging_folder() / "data");
     job.reached(SavePoint::flushed);
     receipt.tensors = staging.plan().records;
-    write_file_atomically(job.staging_folder() / receipt_path(job.rank), to_text(receipt));
+    give_receipt(job.staging_folder() / receipt_path(job.rank), to_text(receipt));
   } catch (const std::exception& e) {
     leave_failed_receipt(job, e.what());
     throw;

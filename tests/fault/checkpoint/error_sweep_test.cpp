@@ -42,6 +42,7 @@ const std::vector<Lie>& lies_of(const std::string& call) {
     for (const char* name : {"fsync", "fdatasync"}) {
       add(name, errors({EIO, ENOSPC, EDQUOT, EINTR}));
       add(name, errors({EIO}, true));
+      add(name, {{"error=EIO:delay_exit=100000", std::strerror(EIO), false}});  // other ranks go on meanwhile
     }
     add("fallocate", errors({ENOSPC, EDQUOT, EIO, EINTR, EOPNOTSUPP, EFBIG}));
     add("fallocate", errors({ENOSPC}, true));
