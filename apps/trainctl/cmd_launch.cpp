@@ -134,7 +134,7 @@ void launch(const LaunchArguments& arguments) {
       arguments.worker.empty() ? default_worker() : std::filesystem::path(arguments.worker);
   print_warnings(warnings);
   check_resumed_path(arguments, plan.job);
-  plan.job.skip = skipped_batches(arguments, plan.job, earlier);
+  remember_skipped(plan.job, arguments, earlier);
   const Plan numbers = make_plan(
       recipe, {.topology = &topology, .ranks = plan.job.world_size, .oversubscribe = arguments.request.oversubscribe});
   if (!arguments.dry_run)

@@ -52,7 +52,9 @@ void check_start(const LaunchArguments& a) {
 
 std::optional<Job> earlier_job(const LaunchArguments& a) {
   const RunPaths paths{a.run_dir};
-  if (a.run_dir.empty() || !fs::exists(paths.launch())) return std::nullopt;
+  if (a.run_dir.empty()) return std::nullopt;
+  check_run_files(paths);
+  if (!fs::exists(paths.launch())) return std::nullopt;
   try {
     return load_job(paths.launch());
   } catch (const Error& e) {
@@ -95,13 +97,24 @@ void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job
                                  earlier->resume));
 }
 
-SkipBatches skipped_batches(const LaunchArguments& a, const Job& job, const std::optional<Job>& earlier) {
-  if (a.skip_batches == 0) return a.request.resume == "auto" && earlier ? earlier->skip : SkipBatches{};
+void remember_skipped(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier) {
+  if (a.request.resume == "never") return;
+  if (earlier) {
+    job.skip = earlier->skip;
+    job.skipped_before = earlier->skipped_before;
+  }
+  if (a.request.resume == "auto") return;
+  if (job.skip.batches > 0) job.skipped_before.push_back(job.skip);
+  job.skip = {};
+  if (!is_checkpoint_folder(job.resume)) return;
   const CheckpointInfo info = inspect_folder(job.resume);
+  if (info.state == CheckpointState::usable)
+    std::erase_if(job.skipped_before, [&](const SkipBatches& before) { return before.step >= info.step; });
+  if (a.skip_batches == 0) return;
   if (info.state != CheckpointState::usable)
     fail(ErrorKind::checkpoint, fmt::format("--resume {}: {}", job.resume, info.reason));
-  return {a.skip_batches, checked_mul(a.skip_batches, job.recipe.runtime.global_batch_size.value()),
-          info.manifest_sha256, info.step};
+  job.skip = {a.skip_batches, checked_mul(a.skip_batches, job.recipe.runtime.global_batch_size.value()),
+              info.manifest_sha256, info.step};
 }
 
 InitFrom initial_weights(const LaunchArguments& a, const ModelConfig& model, const std::optional<Job>& earlier,

@@ -54,8 +54,9 @@ void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job
 // of another run while this one has states of its own, which a plain relaunch would take again (Error{usage}).
 void check_resumed_path(const LaunchArguments& a, const Job& job);
 
-// What --skip-batches asks for, or asked for when the run was last told from where to go on.
-SkipBatches skipped_batches(const LaunchArguments& a, const Job& job, const std::optional<Job>& earlier);
+// What --skip-batches asks for now and asked for before: kept for a run that falls back to one of those checkpoints.
+// One that names an older checkpoint leaves what was asked for after it or later. Changes job.skip, skipped_before.
+void remember_skipped(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier);
 
 // recipe.json and launch.json as an earlier launch left them, for a launch that turns out to be refused.
 class EarlierRunFiles {

@@ -111,6 +111,33 @@ bool has_begun(const RunPaths& paths) {
   return fs::exists(paths.launch(), absent) && has_steps(paths);
 }
 
+void check_run_files(const RunPaths& paths) {
+  const auto check = [](const fs::path& path, bool folder) {
+    std::error_code unknown;
+    const fs::file_status own = fs::symlink_status(path, unknown), status = fs::status(path, unknown);
+    if (own.type() == fs::file_type::not_found) return;
+    if (status.type() == (folder ? fs::file_type::directory : fs::file_type::regular)) return;
+    if (status.type() == fs::file_type::none || status.type() == fs::file_type::unknown)
+      return;  // told when it is used
+    if (status.type() == fs::file_type::not_found)
+      fail(ErrorKind::environment,
+           fmt::format("{} is a link to {}, which is not there; put that back, or remove the link", path.string(),
+                       in_quotes(fs::read_symlink(path, unknown).string())));
+    fail(
+        ErrorKind::environment,
+        fmt::format("{} is {}, and a run has a {} there; move it away, then give the same command again", path.string(),
+                    status.type() == fs::file_type::directory ? "a folder"
+                    : status.type() == fs::file_type::regular ? "a file"
+                    : status.type() == fs::file_type::fifo    ? "a pipe"
+                                                              : "a device or a socket",
+                    folder ? "folder" : "file"));
+  };
+  for (const fs::path& file : {paths.launch(), paths.recipe(), paths.plan(), paths.counters(), paths.metrics(),
+                               paths.samples(), paths.events(), paths.stop_request(), paths.lock(), paths.ranks_lock()})
+    check(file, false);
+  for (const fs::path& folder : {paths.checkpoints(), paths.logs(), paths.errors()}) check(folder, true);
+}
+
 RunDirectory open_run_directory(const fs::path& root, const std::string& resume, double ranks_limit_s) {
   RunDirectory directory;
   directory.paths.root = fs::absolute(root).lexically_normal();

@@ -25,6 +25,10 @@ void check_resume(const std::string& resume, const std::function<std::string()>&
 // A run begins with its first step: until then a launch has only said what it would do, and another may say otherwise.
 bool has_begun(const RunPaths& paths);
 
+// Each file of a run that is there is a file, and each of its folders is one, or links to them. Throws
+// Error{environment} naming the first that is something else (a folder, a pipe, a link to nothing), with what to do.
+void check_run_files(const RunPaths& paths);
+
 struct RunDirectory {
   RunPaths paths;          // absolute
   bool continues = false;  // a run that has begun is in it

@@ -81,6 +81,7 @@ void Job::describe(ConfigVisitor& v) {
   v.field("allow_intermediate", allow_intermediate, "resume may name a state with infinities or NaNs");
   v.field("init_from", init_from, "weights to start from, as long as there is no checkpoint to resume");
   v.field("skip", skip, "samples to pass over when the run goes on from one checkpoint");
+  v.field("skipped_before", skipped_before, "the same, asked for earlier, after older checkpoints");
   v.field("seen", seen, "what the launchers saw of the run so far");
   v.field("peak_flops_per_rank", peak_flops_per_rank, "FLOP/s a rank could reach; 0: not known", at_least(0));
   v.field("peak_flops_origin", peak_flops_origin, "who says so");

@@ -62,10 +62,11 @@ struct Job {
   bool allow_intermediate = false;  // resume may name a state with infinities or NaNs
   InitFrom init_from{};             // used as long as there is no checkpoint to resume
   SkipBatches skip{};
-  RunRecord seen{};                         // before this launch; the launcher writes it anew while the run goes on
-  double peak_flops_per_rank = 0;           // from the topology file; 0: not known, MFU is then null
-  std::string peak_flops_origin;            // "measured by topology discover", "typed", ...
-  int64_t memory_limit_bytes_per_rank = 0;  // 0: none
+  std::vector<SkipBatches> skipped_before{};  // asked for earlier, after older checkpoints, oldest first
+  RunRecord seen{};                           // before this launch; the launcher writes it anew while the run goes on
+  double peak_flops_per_rank = 0;             // from the topology file; 0: not known, MFU is then null
+  std::string peak_flops_origin;              // "measured by topology discover", "typed", ...
+  int64_t memory_limit_bytes_per_rank = 0;    // 0: none
   std::vector<std::string> overrides;
   Recipe recipe;  // resolved
   void describe(ConfigVisitor& v);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/config_io.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -93,31 +95,40 @@ DataOrder DataCursor::changed_order(const DataState& then, const std::string& fo
   return next;
 }
 
-void DataCursor::skip(const RestoreResult& found, std::vector<DataRemark>& remarks) {
-  const SkipBatches& skip = job_.skip;
-  if (skip.batches == 0) return;
-  if (found.manifest_sha256 == skip.manifest_sha256) {
-    if (skip.samples > kMostSamples - next_sample_)
-      fail(ErrorKind::checkpoint,
-           fmt::format("--skip-batches {} passes over {} samples after {}: more samples than a run can have ({})",
-                       skip.batches, skip.samples, next_sample_, kMostSamples));
-    remarks.push_back({false, fmt::format("skips {} after step {}: samples {} to {} (--skip-batches)",
-                                          counted(skip.batches, "batch", "batches"), found.step, next_sample_,
-                                          next_sample_ + skip.samples - 1)});
-    skipped_.push_back({found.step, next_sample_, skip.samples});
-    next_sample_ += skip.samples;
-    return;
+int64_t DataCursor::skip(const RestoreResult& found, std::vector<DataRemark>& remarks) {
+  std::vector<SkipBatches> asked = job_.skipped_before;
+  if (job_.skip.batches > 0) asked.push_back(job_.skip);
+  int64_t passed = 0;
+  for (const SkipBatches& skip : asked) {
+    if (found.manifest_sha256 == skip.manifest_sha256) {
+      pass_over(skip, found.step, remarks);
+      passed = skip.batches;
+      continue;
+    }
+    const auto made = [&](const SkippedSamples& s) { return s.after_step == skip.step && s.count == skip.samples; };
+    if (std::ranges::any_of(skipped_, made)) continue;  // this state comes after it
+    remarks.push_back({true, fmt::format("--skip-batches {} was for the checkpoint of step {} and does not apply: the "
+                                         "run goes on from another, of step {}; give --resume and --skip-batches again "
+                                         "to go back",
+                                         skip.batches, skip.step, found.step)});
   }
-  for (const SkippedSamples& s : skipped_)
-    if (s.after_step == skip.step && s.count == skip.samples) return;  // this state comes after it
-  remarks.push_back(
-      {true, fmt::format("--skip-batches {} was for the checkpoint of step {} and does not apply: the run goes on from "
-                         "another, of step {}; give --resume and --skip-batches again to go back",
-                         skip.batches, skip.step, found.step)});
+  return passed;
+}
+
+void DataCursor::pass_over(const SkipBatches& skip, int64_t after_step, std::vector<DataRemark>& remarks) {
+  if (skip.samples > kMostSamples - next_sample_)
+    fail(ErrorKind::checkpoint,
+         fmt::format("--skip-batches {} passes over {} samples after {}: more samples than a run can have ({})",
+                     skip.batches, skip.samples, next_sample_, kMostSamples));
+  remarks.push_back({false, fmt::format("skips {} after step {}: samples {} to {} (--skip-batches)",
+                                        counted(skip.batches, "batch", "batches"), after_step, next_sample_,
+                                        next_sample_ + skip.samples - 1)});
+  skipped_.push_back({after_step, next_sample_, skip.samples});
+  next_sample_ += skip.samples;
 }
 
 // Of [first, next_sample_), which were samples of `then`. A source's epoch is known when it is still there as it was.
-DataRemark DataCursor::what_was_skipped(const DataOrder& then, int64_t first) const {
+DataRemark DataCursor::what_was_skipped(const DataOrder& then, int64_t first, int64_t batches) const {
   const DataOrder& now = sampler_.order();
   const bool same_cut = data_changes(then, now).inexact.empty();
   const std::vector<int64_t> before = given_before(then, first), after = given_before(then, next_sample_);
@@ -140,7 +151,7 @@ DataRemark DataCursor::what_was_skipped(const DataOrder& then, int64_t first) co
   return {true,
           fmt::format("{}: a whole epoch or more of {}, and every epoch has the same documents; is --skip-batches {} "
                       "meant?",
-                      text, joined(whole, ", "), job_.skip.batches)};
+                      text, joined(whole, ", "), batches)};
 }
 
 void DataCursor::begin() const {
@@ -180,10 +191,10 @@ std::vector<DataRemark> DataCursor::resume(const RestoreResult& found) {
     }
   }
   skipped_ = then.skipped;
-  skip(found, remarks);
+  const int64_t passed = skip(found, remarks);
   sampler_.follow(changed_order(then, folder, remarks));
   begin();
-  if (next_sample_ > s.consumed_samples) remarks.push_back(what_was_skipped(then.order, s.consumed_samples));
+  if (next_sample_ > s.consumed_samples) remarks.push_back(what_was_skipped(then.order, s.consumed_samples, passed));
   if (then.samples_per_step != batch)
     remarks.push_back(
         {false, fmt::format("runtime.global_batch_size is {}, it was {}: step {} begins with sample {}; learning rates "

@@ -42,11 +42,11 @@ class DataCursor {
   void begin() const;
 
   // Goes on behind what the checkpoint consumed; the sampler follows the order that this gives. A step takes
-  // global_batch_size samples from here on, whatever it was. Batches that job.skip says are passed over, then data that
-  // are not those of the checkpoint are dealt with as data.on_change says. Returns what a person should know. The same
-  // on every rank. Throws Error{checkpoint}: the data changed and may not, with each change, old and new value, and the
-  // choices; the checkpoint contradicts itself; more is to be skipped than a run can have. Throws Error{input} as
-  // begin().
+  // global_batch_size samples from here on, whatever it was. Batches that job.skip and job.skipped_before name are
+  // passed over, then data that are not those of the checkpoint are dealt with as data.on_change says. Returns what a
+  // person should know. The same on every rank. Throws Error{checkpoint}: the data changed and may not, with each
+  // change, old and new value, and the choices; the checkpoint contradicts itself; more is to be skipped than a run can
+  // have. Throws Error{input} as begin().
   std::vector<DataRemark> resume(const RestoreResult& found);
 
   int64_t next_sample() const { return next_sample_; }
@@ -57,8 +57,9 @@ class DataCursor {
 
  private:
   DataOrder changed_order(const DataState& then, const std::string& folder, std::vector<DataRemark>& remarks) const;
-  void skip(const RestoreResult& found, std::vector<DataRemark>& remarks);
-  DataRemark what_was_skipped(const DataOrder& then, int64_t first) const;
+  int64_t skip(const RestoreResult& found, std::vector<DataRemark>& remarks);  // batches passed over
+  void pass_over(const SkipBatches& skip, int64_t after_step, std::vector<DataRemark>& remarks);
+  DataRemark what_was_skipped(const DataOrder& then, int64_t first, int64_t batches) const;
 
   const Job& job_;
   Sampler& sampler_;

@@ -1,6 +1,5 @@
 // tests/training/data_resume_test.cpp -- what happens to the data when a run resumes: `trainctl launch` stopped
-// anywhere, in other layouts, with other data, other batches, and batches skipped. samples.jsonl says what was
-// consumed.
+// anywhere, in other layouts, with other data, other batches. samples.jsonl says what was consumed.
 #include <fmt/format.h>
 
 #include <map>
@@ -9,8 +8,8 @@
 #include <sstream>
 
 #include "base/atomic_file.h"
+#include "data_project.h"
 #include "support/catch.h"
-#include "support/subprocess.h"
 
 namespace trainctl::testing {
 namespace {
@@ -18,114 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Contains;
 using nlohmann::json;
-using Words = std::vector<std::string>;
-using Samples = std::vector<std::vector<int64_t>>;  // source number, epoch, sequence
-
-constexpr int64_t kBatch = 4, kSequence = 16;
-
-// Documents of unequal length: some 23, 17 and 14 samples per epoch of a, b and c.
-std::string corpus(uint32_t state, int documents) {
-  std::string text;
-  for (int document = 0; document < documents; ++document) {
-    state = state * 1664525u + 1013904223u;
-    text += std::string(1 + (state >> 16) % 26, static_cast<char>('a' + (state >> 8) % 26)) + "\n\n";
-  }
-  return text;
-}
-
-class Project {
- public:
-  Project() {
-    for (const auto& [name, documents] : std::map<std::string, int>{{"a", 30}, {"b", 22}, {"c", 18}})
-      prepare(name, corpus(static_cast<uint32_t>(name[0]), documents));
-    write_file_atomically(path() / "recipe.json", R"({
-      "name": "small",
-      "model": {"family": "llama", "layers": 2, "d_model": 16, "heads": 2, "kv_heads": 2, "d_ff": 32, "vocab": "tokenizer"},
-      "data": {"train": [{"path": "data/a"}, {"path": "data/b", "weight": 0.5}], "validation_fraction": 0.1,
-               "sequence_tokens": 16, "log_samples": true},
-      "optimizer": {"lr": 0.003, "schedule": {"kind": "constant"}},
-      "runtime": {"steps": 40, "micro_batch_size": 1, "global_batch_size": 4, "watchdog_s": 60},
-      "checkpoint": {"every_steps": 0, "async": false}})");
-  }
-
-  fs::path path() const { return folder_.path(); }
-  SubprocessResult trainctl(Words arguments) const {
-    arguments.insert(arguments.begin(), program("trainctl"));
-    return run(arguments, {.environment = {}, .directory = path(), .timeout_s = 120});
-  }
-  // data/NAME, also when it is there already.
-  void prepare(const std::string& name, const std::string& text) const {
-    write_file_atomically(path() / (name + ".txt"), text);
-    const SubprocessResult r = trainctl({"data", "prepare", name + ".txt", "--output", "data/" + name, "--force"});
-    INFO(r.err);
-    REQUIRE(r.exit_code == 0);
-  }
-  // With ranks that are threads, unless `more` names another launcher.
-  SubprocessResult launch(const std::string& run_dir, int ranks, int64_t steps, const Words& settings = {},
-                          const Words& more = {}) const {
-    const bool threads = std::find(more.begin(), more.end(), "--launcher") == more.end();
-    Words arguments = {"launch",
-                       "recipe.json",
-                       "--ranks",
-                       std::to_string(ranks),
-                       "--run-dir",
-                       run_dir,
-                       "--set",
-                       fmt::format("runtime.steps={}", steps),
-                       "--oversubscribe",
-                       "--threads-per-rank",
-                       "1"};
-    if (threads) arguments.insert(arguments.end(), {"--launcher", "threads"});
-    for (const std::string& s : settings) arguments.insert(arguments.end(), {"--set", s});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return trainctl(arguments);
-  }
-  // What was shown on stderr.
-  std::string train(const std::string& run_dir, int ranks, int64_t steps, const Words& settings = {},
-                    const Words& more = {}) const {
-    const SubprocessResult r = launch(run_dir, ranks, steps, settings, more);
-    INFO(run_dir << ", " << ranks << " ranks to step " << steps << "\n" << r.out << r.err);
-    REQUIRE(r.exit_code == 0);
-    return r.err;
-  }
-  void copy(const std::string& from, const std::string& to) const {
-    fs::copy(path() / from, path() / to, fs::copy_options::recursive);
-  }
-  std::vector<json> lines(const std::string& file) const {
-    std::vector<json> out;
-    std::istringstream text(read_file(path() / file));
-    for (std::string line; std::getline(text, line);) out.push_back(json::parse(line));
-    return out;
-  }
-  // Of steps first + 1, first + 2, ...; checks that no step is missing or twice.
-  Samples samples(const std::string& run_dir, int64_t first = 0) const {
-    Samples out;
-    int64_t last = 0;
-    for (const json& line : lines(run_dir + "/samples.jsonl")) {
-      CHECK(line["step"] == ++last);
-      if (last > first)
-        for (const json& id : line["samples"]) out.push_back(id.get<std::vector<int64_t>>());
-    }
-    return out;
-  }
-  std::string checkpoint(const std::string& run_dir, int64_t step) const {
-    return fmt::format("{}/checkpoints/step-{:08}", run_dir, step);
-  }
-  json inspect(const std::string& folder) const {
-    const SubprocessResult r = trainctl({"checkpoint", "inspect", folder, "--json"});
-    INFO(r.err);
-    REQUIRE(r.exit_code == 0);
-    return json::parse(r.out);
-  }
-
- private:
-  TemporaryFolder folder_;
-};
-
-Samples part(const Samples& all, int64_t from, int64_t count) {
-  REQUIRE(from + count <= std::ssize(all));
-  return {all.begin() + from, all.begin() + from + count};
-}
 
 // Of each source whole epochs one after the other, no sequence twice; `whole`: sequences of an epoch, by source.
 void check_epochs(const Samples& samples, const std::map<int64_t, int64_t>& whole) {
@@ -336,81 +227,6 @@ TEST_CASE("another global_batch_size goes on with the next sample and is told", 
   const json scalars = project.inspect("changed")["scalars"];
   CHECK(scalars["consumed_samples"] == 66);
   CHECK(scalars["consumed_tokens"] == 66 * kSequence);
-}
-
-TEST_CASE("batches skipped after a rollback are skipped once, over crashes, resumes and layouts", "[training][data]") {
-  const Project project;
-  project.train("run", 1, 16, {"checkpoint.every_steps=4", "checkpoint.keep=9"});
-  const Samples whole = [&] {
-    project.train("whole", 1, 24);
-    return project.samples("whole");
-  }();
-  const Words rollback = {"--resume", project.checkpoint("run", 8), "--skip-batches", "3"};
-  // Nothing is saved: for the run that is a crash before its first save.
-  const Words unsaved = {"checkpoint.at_end=false"};
-  const std::string told = project.train("run", 1, 10, unsaved, rollback);
-  CHECK_THAT(told, Contains("skips 3 batches after step 8: samples 32 to 43 (--skip-batches)") &&
-                       Contains("the skipped samples are 8 of \"data/a\" (0.") && Contains("4 of \"data/b\" (0."));
-  CHECK(project.samples("run", 8) == part(whole, 44, 8));
-  for (const int64_t step : {int64_t{12}, int64_t{16}})
-    CHECK(project.inspect(project.checkpoint("run", step))["state"] == "unusable");
-  // A plain relaunch, twice.
-  CHECK_THAT(project.train("run", 2, 11, unsaved), Contains("skips 3 batches"));
-  CHECK_THAT(project.train("run", 2, 13), Contains("skips 3 batches"));
-  CHECK(project.samples("run", 8) == part(whole, 44, 20));
-  // Now the run has a state that comes after the gap.
-  const std::string later = project.train("run", 2, 18, kTp2);
-  CHECK(later.find("skip") == std::string::npos);
-  CHECK(project.samples("run", 8) == part(whole, 44, 40));
-  int64_t notes = 0;
-  for (const json& event : project.lines("run/events.jsonl"))
-    notes += event["text"].get<std::string>().find("skips 3 batches") != std::string::npos;
-  CHECK(notes == 3);
-  const json scalars = project.inspect("run")["scalars"];
-  CHECK(scalars["consumed_samples"] == 18 * kBatch + 12);
-  CHECK(scalars["consumed_tokens"] == 18 * kBatch * kSequence);
-  CHECK(scalars["data_state"]["skipped"] == json::parse(R"([{"after_step": 8, "first": 32, "count": 12}])"));
-  CHECK(project.lines("run/metrics.jsonl").back()["consumed_tokens"] == 18 * kBatch * kSequence);
-
-  // Back again, without skipping: an explicit --resume forgets it. And in a run of its own, from elsewhere.
-  project.train("run", 1, 10, {}, {"--resume", project.checkpoint("run", 8)});
-  CHECK(project.samples("run", 8) == part(whole, 32, 8));
-  const Words elsewhere = {"--resume", project.checkpoint("run", 8), "--skip-batches", "1"};
-  const auto of_steps = [&project](const std::string& run_dir) {
-    Samples out;
-    for (const json& line : project.lines(run_dir + "/samples.jsonl"))
-      for (const json& id : line["samples"]) out.push_back(id.get<std::vector<int64_t>>());
-    return out;
-  };
-  project.train("branch", 1, 10, unsaved, elsewhere);
-  CHECK_THAT(project.train("branch", 1, 11), Contains("as it was told before") && Contains("skips 1 batch"));
-  project.train("branch", 1, 12);
-  CHECK(of_steps("branch") == part(whole, 36, 16));
-}
-
-TEST_CASE("--skip-batches without one named checkpoint is refused, and says so when it did not come to be",
-          "[training][data]") {
-  const Project project;
-  project.train("run", 1, 4, {"checkpoint.every_steps=2"});
-  const auto refused = [&](const Words& more, int code, const std::string& why) {
-    const SubprocessResult r = project.launch("run", 1, 6, {}, more);
-    INFO(r.err);
-    CHECK(r.exit_code == code);
-    CHECK_THAT(r.err, Contains(why));
-  };
-  refused({"--skip-batches", "2"}, 2, "--skip-batches 2");
-  refused({"--skip-batches", "2", "--resume", "auto"}, 2, "--resume is auto");
-  refused({"--skip-batches", "2", "--resume", "never"}, 2, "--resume is never");
-  refused({"--skip-batches", "2", "--resume", "run"}, 2, "--resume is run");
-  refused({"--skip-batches", "2", "--init-from", "run"}, 2, "--skip-batches 2");
-  refused({"--skip-batches", "0", "--resume", project.checkpoint("run", 2)}, 2, "--skip-batches");
-  refused({"--skip-batches", "2", "--resume", project.checkpoint("run", 3)}, 5, "no such checkpoint");
-  // Refused by the ranks: the run goes on as if it had not been asked for.
-  const SubprocessResult r = project.launch("run", 1, 6, {"runtime.seed=9"},
-                                            {"--skip-batches", "2", "--resume", project.checkpoint("run", 2)});
-  CHECK(r.exit_code == 5);
-  CHECK_THAT(project.train("run", 1, 6), !Contains("skip"));
-  CHECK(project.samples("run").size() == 6 * kBatch);
 }
 
 }  // namespace trainctl::testing

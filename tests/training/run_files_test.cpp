@@ -1,4 +1,6 @@
 // tests/training/run_files_test.cpp -- files of a run directory that were lost, damaged, doubled or put elsewhere.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -155,6 +157,36 @@ TEST_CASE("wrong JSON in a file of a run is told with its name, and what others 
     if (!text.empty()) CHECK_THAT(r.err, Contains("metrics.jsonl: left out 1 line"));
   }
   CHECK_THAT(run.launch(2).err, !Contains("recipe.json"));
+}
+
+TEST_CASE("a pipe, a folder or a link to nothing in the place of a run's file is named, and nothing waits on it",
+          "[training][files]") {
+  const OneRun run(2);
+  const auto losses = run.losses();
+  for (const char* name : {"launch.json", "recipe.json", "plan.json", "counters.json", "metrics.jsonl", "samples.jsonl",
+                           "events.jsonl", "stop.request", "lock", "ranks.lock", "checkpoints", "logs", "errors"}) {
+    const fs::path place = run.root / name, aside = run.root.string() + ".aside";
+    INFO(name);
+    if (fs::exists(place)) fs::rename(place, aside);
+    const bool folder = fs::is_directory(aside);
+    REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
+    refused(run.launch(2), 3, place.string() + " is a pipe");
+    fs::remove(place);
+    if (folder)
+      write(place, "");
+    else
+      fs::create_directory(place);
+    refused(run.launch(2), 3, place.string() + (folder ? " is a file" : " is a folder"));
+    fs::remove(place);
+    fs::create_symlink("/nonexistent/x", place);
+    refused(run.launch(2), 3, place.string() + " is a link to \"/nonexistent/x\", which is not there");
+    fs::remove(place);
+    if (fs::exists(aside)) fs::rename(aside, place);
+  }
+  const SubprocessResult r = run.launch(3);
+  INFO(r.err);
+  CHECK(r.exit_code == 0);
+  CHECK(run.losses().size() == 3);
 }
 
 TEST_CASE("a lost recipe.json is told, a lost launch.json refused with what to do, which works", "[training][files]") {

@@ -23,6 +23,7 @@ Job small_job() {
   job.peak_flops_per_rank = 1.5e12;
   job.overrides = {"runtime.steps=3"};
   job.skip = {.batches = 3, .samples = 24, .manifest_sha256 = "ab", .step = 10};
+  job.skipped_before = {{.batches = 1, .samples = 8, .manifest_sha256 = "cd", .step = 5}};
   job.recipe = load_recipe_text(R"({"name": "r",
     "model": {"family": "llama", "layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "vocab": 10},
     "data": {"train": [{"path": "x"}], "sequence_tokens": 4}, "optimizer": {"lr": 0.1},

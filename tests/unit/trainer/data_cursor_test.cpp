@@ -33,6 +33,7 @@ class Run {
     job.recipe.runtime.global_batch_size = batch;
     job.recipe.runtime.eval_every_steps = eval_every_steps;
     job.skip = skip;
+    job.skipped_before = skipped_before;
     Sampler sampler(data, seed, 1000);
     DataCursor cursor(job, sampler);
     remarks.clear();
@@ -56,6 +57,7 @@ class Run {
   DataConfig data;
   int64_t seed = 3, batch = 4, eval_every_steps = 0;
   SkipBatches skip;
+  std::vector<SkipBatches> skipped_before;
   std::string remarks;
   std::vector<SampleId> ids;
 
@@ -135,6 +137,15 @@ TEST_CASE("batches are skipped after the checkpoint they were asked for, and aft
     CHECK(kept.skipped[0].first == 12);
     CHECK(kept.skipped[0].count == 8);
   }
+  // Something else was asked for after a later state: this one stays for those who come back to the first.
+  run.skipped_before = {run.skip};
+  run.skip = {.batches = 1, .samples = 4, .manifest_sha256 = "other", .step = 9};
+  run.attempt(early, 5);
+  CHECK_THAT(run.remarks, Contains("note: skips 2 batches after step 3: samples 12 to 19") &&
+                              Contains("warning: --skip-batches 1 was for the checkpoint of step 9"));
+  CHECK(std::equal(run.ids.begin(), run.ids.end(), straight.ids.begin() + 20));
+  run.skip = run.skipped_before[0];
+  run.skipped_before.clear();
   run.attempt(later, 2);
   CHECK_THAT(run.remarks, Contains("warning: --skip-batches 2") && Contains("step 3") && Contains("does not apply"));
   CHECK(std::equal(run.ids.begin(), run.ids.end(), straight.ids.begin() + 28));
