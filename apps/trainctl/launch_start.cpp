@@ -74,7 +74,7 @@ std::vector<UsableState> usable_states(const RunPaths& paths, const std::string&
     if (info.state != CheckpointState::usable || info.kind != "training") continue;
     const CheckpointInfo closely = inspect_folder(info.folder, &manifest);
     if (closely.state == CheckpointState::usable && manifest.run_id == run_id)
-      states.push_back({info.step, info.folder.string()});
+      states.push_back({info.step, info.folder.string(), manifest.scalars.consumed_samples});
   }
   return states;
 }

@@ -45,19 +45,16 @@ void make_attempt_folders(const fs::path& staging) {
 
 // A crash while LATEST was written leaves its temporary file. A crash while a step was being replaced leaves the old
 // one aside; it goes once the step has a usable successor. What cannot be removed is no reason not to save.
-void drop_leftovers(const fs::path& root) {
+void drop_leftovers(const fs::path& root, const std::string& run_id) {
   for (const std::string& entry : names_in(root)) {
     if (entry.starts_with(fmt::format("{}.tmp.", kLatestName))) {
       std::error_code ignored;
       fs::remove(root / entry, ignored);
     }
     if (!entry.starts_with(kSupersededPrefix)) continue;
-    const std::string name = entry.substr(kSupersededPrefix.size(), entry.rfind('-') - kSupersededPrefix.size());
-    if (step_of_folder(name) && inspect_folder(root / name).state == CheckpointState::usable) {
-      try {
-        move_unpinned_to_trash(root / entry);
-      } catch (const Error&) {
-      }
+    try {
+      if (is_succeeded(root / entry, run_id)) move_unpinned_to_trash(root / entry);
+    } catch (const Error&) {
     }
   }
 }
@@ -66,13 +63,14 @@ void drop_leftovers(const fs::path& root) {
 
 bool give_up_ballast(const fs::path& root) noexcept { return ::unlink((root / kBallastName).c_str()) == 0; }
 
-Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, const SpacePolicy& space) {
+Admission admit_save(const fs::path& root, int64_t step, int64_t bytes, const SpacePolicy& space,
+                     const std::string& run_id) {
   Admission admission;
   try {
     make_directories(root / kStagingName);
     sweep_attempts(root);
     empty_trash(root);
-    drop_leftovers(root);
+    drop_leftovers(root, run_id);
     lay_ballast(root, space.ballast_bytes);
     const int64_t needed = bytes + bytes / 10 + space.margin_bytes;
     int64_t free = free_bytes(root);

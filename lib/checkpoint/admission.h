@@ -21,8 +21,10 @@ struct SpacePolicy {
 
 // Removes what dead attempts and interrupted removals left (the run directory's lock makes this rank 0 the only
 // writer), lays the ballast while twice its bytes are free, checks free space against 1.1 x bytes + margin, makes the
-// attempt's folders. Never throws: a full or read-only disk is a reason.
-Admission admit_save(const std::filesystem::path& root, int64_t step, int64_t bytes, const SpacePolicy& space);
+// attempt's folders. What was put aside is removed when is_succeeded says so for `run_id`. Never throws: a full or
+// read-only disk is a reason.
+Admission admit_save(const std::filesystem::path& root, int64_t step, int64_t bytes, const SpacePolicy& space,
+                     const std::string& run_id);
 
 // Removes the ballast, which is there for the moment in which a disk is full. False when there was none.
 bool give_up_ballast(const std::filesystem::path& root) noexcept;

@@ -84,13 +84,16 @@ Attempted examine(const fs::path& folder, bool run_is_over) {
   check_owner(folder, left.owner, run_is_over);
   if (!is_final && fs::exists(fs::symlink_status(job.final_folder(), code)))
     refuse(fmt::format("the name {} is taken", job.final_folder().string()));
-  readable_names_in(folder / "receipts");  // throws when what is in it cannot be told
+  int64_t there = 0;
+  for (const std::string& entry : readable_names_in(folder / "receipts"))  // throws when what is in it cannot be told
+    if (regular_file_bytes(folder / "receipts" / entry) >= 0) ++there;
   int64_t absent = 0;
   std::string first;
-  for (int64_t r = 0; r < job.world; ++r)
-    if (regular_file_bytes(folder / receipt_path(r)) < 0 && ++absent <= 8)
-      first += fmt::format("{}{}", absent > 1 ? ", " : "", r);
-  if (absent > 0) refuse(fmt::format("{} of {} receipts are missing, first of ranks {}", absent, job.world, first));
+  for (int64_t r = 0; r < job.world && absent < 8; ++r)
+    if (regular_file_bytes(folder / receipt_path(r)) < 0) first += fmt::format("{}{}", absent++ > 0 ? ", " : "", r);
+  if (absent > 0)
+    refuse(fmt::format("{} of {} receipts are missing, first of ranks {}", std::max(absent, job.world - there),
+                       job.world, first));
   job.deadline_s = 0;
   Attempted a{job, manifest_of_receipts(job, folder)};
   for (const FileRecord& f : a.manifest.files) check_plain_file(folder, f.path, f.bytes);

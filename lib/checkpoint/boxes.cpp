@@ -36,6 +36,27 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return common;
 }
 
+namespace {
+
+// That with the most different offsets; -1: there is none.
+int most_cut_dimension(const Shape& shape, const std::vector<const Box*>& boxes) {
+  int best = shape.rank() - 1;
+  int64_t most = 0;
+  for (int d = 0; d < shape.rank(); ++d) {
+    std::vector<int64_t> offsets;
+    for (const Box* box : boxes) offsets.push_back(box->offset[d]);
+    std::sort(offsets.begin(), offsets.end());
+    const int64_t different = std::unique(offsets.begin(), offsets.end()) - offsets.begin();
+    if (different > most) {
+      most = different;
+      best = d;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
 std::string cover_fault(const Shape& shape, const std::vector<Box>& boxes) {
   const std::optional<int64_t> total = checked_volume(shape);
   if (!total) return fmt::format("the shape {} has too many elements", to_string(shape));
@@ -54,16 +75,18 @@ std::string cover_fault(const Shape& shape, const std::vector<Box>& boxes) {
       return fmt::format("boxes overlap: they hold more than the {} elements of {}", *total, to_string(shape));
     held += volume;
   }
-  // Sorted by first offset, a box can only meet those that begin before it ends.
+  // Sorted by offset in one dimension, a box can only meet those that begin before it ends; there are fewest of them
+  // in the dimension that is cut most.
   std::vector<const Box*> sorted;
   for (const Box& box : boxes)
     if (*checked_volume(box.extent) > 0) sorted.push_back(&box);
-  const auto first = [&shape](const Box& b) { return shape.rank() == 0 ? 0 : b.offset[0]; };
+  const int cut = most_cut_dimension(shape, sorted);
+  const auto first = [cut](const Box& b) { return cut < 0 ? 0 : b.offset[cut]; };
   std::sort(sorted.begin(), sorted.end(), [&](const Box* a, const Box* b) { return first(*a) < first(*b); });
   for (size_t i = 0; i < sorted.size(); ++i)
     for (size_t j = i + 1; j < sorted.size(); ++j) {
       const Box &a = *sorted[i], &b = *sorted[j];
-      if (shape.rank() > 0 && b.offset[0] >= a.offset[0] + a.extent[0]) break;
+      if (cut >= 0 && b.offset[cut] >= a.offset[cut] + a.extent[cut]) break;
       if (const std::optional<Box> common = intersect(a, b))
         return fmt::format("boxes overlap at {}", to_string(common->offset));
     }

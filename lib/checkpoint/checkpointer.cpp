@@ -110,7 +110,8 @@ std::string Checkpointer::State::decide(int64_t step, int64_t bytes, SaveReason 
     return fmt::format("done\n{}", step);
   const bool last = reason != SaveReason::interval;
   const int64_t margin = options_.free_space_margin_bytes.value_or(last ? 0 : free_space_margin(bytes));
-  const Admission admission = admit_save(options_.folder, step, bytes, {margin, options_.ballast_bytes, last});
+  const Admission admission =
+      admit_save(options_.folder, step, bytes, {margin, options_.ballast_bytes, last}, options_.run_id);
   return admission.go ? fmt::format("go\n{}\n{}", step, admission.attempt)
                       : fmt::format("no\n{}\n{}", step, admission.reason);
 }
@@ -177,17 +178,24 @@ void Checkpointer::State::save(const StateCatalog& catalog, const ScalarState& s
   done_ = false;
   waited_s_ = 0;
   copied_ = !lazy;  // no writer thread lives: nobody else looks
-  writer_ =
-      std::thread([this, job = std::move(job), fault, start, lazy, held = lazy ? catalog : StateCatalog()]() mutable {
-        if (lazy) {
-          fault = copy_now(held, 1);
-          held.clear();
-          const std::lock_guard lock(copy_mutex_);
-          copied_ = true;
-          copy_done_.notify_all();
-        }
-        write(job, fault, start);
-      });
+  const auto shared = std::make_shared<const SaveJob>(std::move(job));
+  try {
+    writer_ = std::thread([this, shared, fault, start, lazy, held = lazy ? catalog : StateCatalog()]() mutable {
+      if (lazy) {
+        fault = copy_now(held, 1);
+        held.clear();
+        const std::lock_guard lock(copy_mutex_);
+        copied_ = true;
+        copy_done_.notify_all();
+      }
+      write(*shared, fault, start);
+    });
+  } catch (const std::system_error& e) {  // the other ranks wait for this one's word
+    copied_ = true;
+    write(*shared, fmt::format("no thread to write with can be made: {}", e.what()), start);
+    report(std::exchange(current_, {}));
+    return;
+  }
   if (!config_.async) finish();
 }
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_node.h"
+#include "base/units.h"
 #include "checkpoint/admission.h"
 #include "checkpoint/adopt.h"
 #include "checkpoint/attempt.h"
@@ -206,11 +207,17 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
   if (!gathered.plan_is_known) plan.text = tensors_text(manifest.tensors);
   const TextAround around = text_around_tensors(manifest);
   const std::array<std::string_view, 3> text{around.before, plan.text, around.after};
+  const int64_t manifest_bytes = std::ssize(text[0]) + std::ssize(text[1]) + std::ssize(text[2]);
+  if (manifest_bytes > kMaxRecordBytes)
+    fail(ErrorKind::checkpoint,
+         fmt::format("the manifest would have {} ({}, {}), and one of more than {} cannot be read back: fewer ranks or "
+                     "larger tensors make it smaller",
+                     counted(manifest_bytes, "byte"), counted(std::ssize(manifest.tensors), "tensor"),
+                     counted(std::ssize(manifest.files), "file"), kMaxRecordBytes));
   // While the disk is busy with the same bytes.
   std::future<std::string> digesting = std::async([&text] { return sha256_hex(text); });
   write_file_atomically(job.staging_folder() / kManifestName, text);
   const std::string digest = digesting.get();
-  const int64_t manifest_bytes = std::ssize(text[0]) + std::ssize(text[1]) + std::ssize(text[2]);
   if (known != nullptr) {
     plan.buffers = std::exchange(plan.receipts, std::move(gathered.texts));
     plan.files = manifest.files;
@@ -250,7 +257,7 @@ CommitResult commit_attempt(const SaveJob& job, KnownPlan* known) {
     if (job.readback) proof = read_back(job, digest, closed);
     if (!proof.damage.empty()) return {digest, "", proof.damage};  // and nothing older is removed
     if (!proof.note.empty()) return {digest, proof.note};          // nor for one that was to be proven and is not
-    if (aside) move_unpinned_to_trash(*aside);
+    if (aside && is_succeeded(*aside, job.run_id)) move_unpinned_to_trash(*aside);
     if (manifest.kind == "training") drop_attempts_up_to(job.root, job.step);
     apply_retention(job.root, {job.keep, job.keep_every_steps, job.run_id});
     job.reached(SavePoint::retained);

@@ -17,6 +17,7 @@ namespace trainctl {
 
 inline constexpr int64_t kSchemaMajor = 1, kSchemaMinor = 2;
 inline constexpr int64_t kBlockBytes = 4 << 20;
+inline constexpr int64_t kMostRanks = 1 << 24;         // of a manifest's `world`
 inline constexpr int64_t kMaxRecordBytes = 256 << 20;  // of any JSON record
 
 struct FileRecord {

@@ -146,8 +146,9 @@ void check_schema(const JsonFields& fields, std::string_view expected) {
   if (schema.text("name") != expected)
     schema.refuse("name", fmt::format("= {}, {} is needed", in_quotes(schema.text("name")), in_quotes(expected)));
   if (schema.integer("major") != kSchemaMajor)
-    schema.refuse("major", fmt::format("= {}: this program reads version {}; use a newer trainctl",
-                                       schema.integer("major"), kSchemaMajor));
+    throw OtherVersion(ErrorKind::checkpoint,
+                       fmt::format("{} is of version {}: this program reads version {}; use a newer trainctl",
+                                   schema.source(), schema.integer("major"), kSchemaMajor));
 }
 
 std::string_view tensors_of_receipt(std::string_view text) {
@@ -178,7 +179,7 @@ Receipt receipt_but_tensors(std::string_view text, const std::string& source) {
   const std::string_view head = text.substr(0, static_cast<size_t>(tensors.data() - text.data()));
   const JsonNode root = parse_checkpoint_json(std::string(head) + "[]}", source);
   Receipt receipt = receipt_of(JsonFields(root, source));
-  check_canonical(receipt_head(receipt, tensors), head, source);
+  check_receipt_head(receipt_head(receipt, tensors), head, tensors, source);
   return receipt;
 }
 
@@ -195,7 +196,7 @@ Manifest manifest_from_text(std::string_view text, const std::string& source) {
   m.reason = fields.text("reason");
   m.step = fields.integer("step");
   m.created_ns = fields.integer("created_ns");
-  m.world = fields.integer("world", 1);
+  m.world = fields.integer("world", 1, kMostRanks);
   m.parent = fields.text("parent");
   m.topology = fields.node("topology").text();
   m.provenance = fields.node("provenance").text();

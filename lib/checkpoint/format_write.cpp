@@ -66,6 +66,11 @@ json to_json(const std::vector<StateClass>& classes) {
   return value;
 }
 
+[[noreturn]] void refuse_digest(const std::string& source) {
+  fail(ErrorKind::checkpoint,
+       fmt::format("{} is damaged: its text does not agree with its own digest (self_xxh128)", source));
+}
+
 std::string hex_float(double value) { return fmt::format("{:a}", value); }  // exact; nan and inf keep their names
 
 }  // namespace
@@ -78,6 +83,16 @@ std::string with_self_digest(json value) {
   return dump(value) + "\n";
 }
 
+std::string with_receipt_digest(json value, std::string_view tensors) {
+  const std::string bare = head_of(value);
+  Xxh128 digest;
+  digest.update(bare.data(), bare.size());
+  digest.update(tensors.data(), tensors.size());
+  digest.update(kReceiptEnd.data(), 1);
+  value["self_xxh128"] = digest.hex();
+  return head_of(value);
+}
+
 std::string receipt_head(const Receipt& r, std::string_view tensors) {
   json value = {{"schema", schema("trainctl-receipt")},
                 {"attempt", r.attempt},
@@ -87,13 +102,24 @@ std::string receipt_head(const Receipt& r, std::string_view tensors) {
                 {"reason", r.reason},
                 {"non_finite", r.non_finite},
                 {"files", list_of(r.files)}};
-  const std::string bare = head_of(value);
-  Xxh128 digest;
-  digest.update(bare.data(), bare.size());
-  digest.update(tensors.data(), tensors.size());
-  digest.update(kReceiptEnd.data(), 1);
-  value["self_xxh128"] = digest.hex();
-  return head_of(value);
+  return with_receipt_digest(std::move(value), tensors);
+}
+
+void check_canonical(const std::string& expected, std::string_view text, const std::string& source) {
+  if (expected == text) return;
+  json value = json::parse(text, nullptr, false);
+  if (value.is_object() && value.erase("self_xxh128") == 1 && with_self_digest(std::move(value)) == text) return;
+  refuse_digest(source);
+}
+
+void check_receipt_head(const std::string& expected, std::string_view head, std::string_view tensors,
+                        const std::string& source) {
+  if (expected == head) return;
+  json value = json::parse(std::string(head) + "[]}", nullptr, false);
+  if (value.is_object() && value.erase("self_xxh128") == 1 && value.erase("tensors") == 1 &&
+      with_receipt_digest(std::move(value), tensors) == head)
+    return;
+  refuse_digest(source);
 }
 
 std::string to_text(const Receipt& r) {

@@ -93,8 +93,14 @@ MediaCheck check_media(const fs::path& folder, const FileRecord& file, const std
     const std::string& expected = file.block_xxh128[b];
     std::string actual;
     // Read again before judging: a fault on the way must not condemn a good file.
-    for (int attempt = 0; attempt < 2 && actual != expected; ++attempt)
-      actual = xxh128_hex(reader.read(begin, bytes), static_cast<size_t>(bytes));
+    try {
+      for (int attempt = 0; attempt < 2 && actual != expected; ++attempt)
+        actual = xxh128_hex(reader.read(begin, bytes), static_cast<size_t>(bytes));
+    } catch (const Error& e) {
+      if (check.wrong.empty()) throw;
+      check.unread = e.what();  // what was proven before stays proven
+      break;
+    }
     if (actual != expected) check.wrong.push_back({static_cast<int64_t>(b), expected, actual});
     if (step) step(bytes);
   }

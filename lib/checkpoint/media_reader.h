@@ -51,6 +51,7 @@ struct WrongBlock {
 // throw to end early. Returns the wrong ones. Throws Error{checkpoint} when the file cannot be read.
 struct MediaCheck {
   std::vector<WrongBlock> wrong;
+  std::string unread{};  // why reading ended after a wrong block; without one that is an error
   bool direct = false;
 };
 MediaCheck check_media(const std::filesystem::path& folder, const FileRecord& file,

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -19,6 +20,10 @@ namespace trainctl {
 namespace fs = std::filesystem;
 namespace {
 
+bool names_run(const Manifest& manifest, const RetentionPolicy& policy) {
+  return policy.run_id.empty() || manifest.run_id == policy.run_id;
+}
+
 std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& policy, bool also_broken) {
   ensure(policy.keep >= 1, "retention keeps at least one checkpoint");
   std::vector<fs::path> folders;
@@ -26,20 +31,24 @@ std::vector<fs::path> surplus(const fs::path& root, const RetentionPolicy& polic
   bool verified = false;                                              // the newest verified training state was seen
   for (CheckpointInfo info : scan_checkpoints(root, Look::glance)) {  // newest first
     if (is_superseded(info)) continue;
-    const bool counts = info.kind == "training" || info.kind == "intermediate";
-    int64_t& count = info.kind == "training" ? training : intermediate;
-    if (info.state == CheckpointState::usable && counts && count < policy.keep) info = inspect_folder(info.folder);
+    const bool is_training = info.kind == "training", counts = is_training || info.kind == "intermediate";
+    int64_t& count = is_training ? training : intermediate;
+    const bool kept = counts && count < policy.keep;
+    Manifest manifest;
+    if (info.state == CheckpointState::usable && kept) info = inspect_folder(info.folder, &manifest);
     if (info.state == CheckpointState::usable) {
-      if (!counts || !is_of_run(info.folder, policy)) continue;
-      bool keep = ++count <= policy.keep || info.pinned;
-      if (info.kind == "training") {
-        keep = keep || (policy.keep_every_steps > 0 && info.step % policy.keep_every_steps == 0);
-        keep = keep || (info.verified && !verified);
-        verified = verified || info.verified;
-      }
-      if (!keep) folders.push_back(info.folder);
+      // A long history is not read again at every save: only what counts, what would go, and what is verified.
+      const bool forever =
+          info.pinned || (is_training && policy.keep_every_steps > 0 && info.step % policy.keep_every_steps == 0);
+      const bool proof = is_training && info.verified && !verified;
+      if (!counts || (forever && !kept && !proof)) continue;
+      if (kept ? !names_run(manifest, policy) : !is_of_run(info.folder, policy)) continue;
+      ++count;
+      verified = verified || proof;
+      if (!kept && !forever && !proof) folders.push_back(info.folder);
     } else if (also_broken && training > 0 && info.state != CheckpointState::unusable && !info.pinned &&
-               !info.unreadable) {  // what is in it, and whether it is pinned, somebody else may see
+               !info.unreadable &&
+               !info.other_version) {  // what is in it, and whether it is pinned, somebody else may see
       folders.push_back(info.folder);
     }
   }
@@ -109,7 +118,22 @@ bool is_of_run(const fs::path& folder, const RetentionPolicy& policy) {
   if (policy.run_id.empty()) return true;
   Manifest manifest;
   inspect_folder(folder, &manifest);
-  return manifest.run_id == policy.run_id;
+  return names_run(manifest, policy);
+}
+
+bool is_succeeded(const fs::path& aside, const std::string& run_id) {
+  Manifest manifest;
+  const CheckpointInfo info = inspect_folder(aside, &manifest);
+  if (!run_id.empty() && !manifest.run_id.empty() && manifest.run_id != run_id) return false;
+  const std::vector<CheckpointInfo> others = scan_checkpoints(aside.parent_path(), Look::glance);
+  const bool proven = info.state == CheckpointState::usable && info.kind == "training" && info.verified;
+  return std::any_of(others.begin(), others.end(), [&](const CheckpointInfo& other) {
+    if (is_superseded(other) || other.state != CheckpointState::usable) return false;
+    const bool succeeds =
+        proven ? other.step >= info.step && other.kind == "training" && other.verified : other.step == info.step;
+    return succeeds && is_of_run(other.folder, {1, 0, run_id}) &&
+           inspect_folder(other.folder).state == CheckpointState::usable;
+  });
 }
 
 std::vector<fs::path> apply_retention(const fs::path& root, const RetentionPolicy& policy) {

@@ -19,6 +19,10 @@ struct RetentionPolicy {
   std::string run_id;        // states of other runs are left alone and count for nothing; "": all are of one
 };
 
+// A state that was put aside because its step was saved again has a usable successor: that step, or, where the state is
+// training and verified, a verified one of that step or a later one. One of another run than `run_id` never has.
+bool is_succeeded(const std::filesystem::path& aside, const std::string& run_id);
+
 // Of a usable one: its manifest names the policy's run.
 bool is_of_run(const std::filesystem::path& folder, const RetentionPolicy& policy);
 

@@ -16,6 +16,7 @@
 #include "base/json_node.h"
 #include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
+#include "checkpoint/record_text.h"
 #include "checkpoint/save_job.h"
 
 namespace trainctl {
@@ -187,6 +188,9 @@ CheckpointInfo judge(const fs::path& folder, const std::function<void(const Comm
       info.state = CheckpointState::damaged;
       check(read_committed(folder, info));
       info.state = CheckpointState::usable;
+    } catch (const OtherVersion& e) {  // whole, as far as this program can tell: not for prune to take away
+      info.reason = e.what();
+      info.other_version = true;
     } catch (const std::exception& e) {
       info.reason = e.what();
     }

@@ -26,6 +26,7 @@ struct CheckpointInfo {
   std::string beneath;  // of one marked UNUSABLE: why it could not be used without the mark either; "": it could
   bool proven_damaged = false;  // UNUSABLE was written by something that read wrong blocks, or cannot be read
   bool unreadable = false;      // permissions, a failing disk, a link (then damaged) or a file: never pruned
+  bool other_version = false;   // damaged to this program, and never pruned either
   int64_t step = -1;            // -1: not known
   std::string kind, attempt, manifest_sha256;
   int64_t bytes = 0;  // of data

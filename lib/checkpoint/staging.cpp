@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -89,11 +90,15 @@ std::string StagingArea::stage(const StateCatalog& catalog, int threads) {
       if (p.derived && !is_cast_of(p.derived, p.to, p.bytes / 4)) mismatch = static_cast<int64_t>(p.entry);
     }
   };
-  std::vector<std::thread> helpers;
-  const int wanted = total < kWorthThreads ? 1 : std::max(1, threads);
-  for (int i = 1; i < wanted; ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  {
+    std::vector<std::jthread> helpers;
+    const int wanted = total < kWorthThreads ? 1 : std::max(1, threads);
+    try {
+      for (int i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    } catch (const std::system_error&) {  // no more threads for this process: those that there are do it
+    }
+    work();
+  }
   if (mismatch < 0) return "";
   return fmt::format(
       "the bf16 weight \"{}\" is not the nearest-even cast of its f32 master, so the state is not "

@@ -75,6 +75,7 @@ void check_blocks(const fs::path& folder, const FileRecord& file, int64_t before
     report.faults.push_back(describe(file, w));
     report.wrong.push_back(report.faults.back());
   }
+  if (!check.unread.empty()) report.faults.push_back(check.unread);
 }
 
 void note_strangers(const fs::path& folder, const Manifest& manifest, VerifyReport& report) {

@@ -16,6 +16,8 @@ namespace trainctl {
 
 std::string how_to_continue(const Evidence& e) {
   const std::string again = "run the same command again with --run-dir " + shell_quote(e.job->run_dir);
+  const std::string& from = e.job->resume;
+  if (e.usable.empty() && from != "auto" && from != "never") return again + " to go on from " + from + " again";
   if (e.usable.empty()) return again + "; it starts again from step 1, as there is no usable checkpoint yet";
   return again + " to continue from " + e.usable.front().folder;
 }
@@ -83,9 +85,16 @@ std::vector<std::string> ways_around(const RankFailure& failure, const Evidence&
         fmt::format("the attempt before this one ended at step {} in the same way: change more, or go back "
                     "further",
                     failure.step));
+  // Steps are no measure of samples where some were passed over, or the batch was another.
+  const auto batches = [&](const UsableState& from) {
+    const std::optional<int64_t> batch = e.job->recipe.runtime.global_batch_size;
+    if (failure.next_sample <= from.consumed_samples || from.consumed_samples < 0 || !batch || *batch < 1)
+      return failure.step - from.step;
+    return (failure.next_sample - from.consumed_samples + *batch - 1) / *batch;
+  };
   const auto command = [&](const UsableState& from) {
     return fmt::format("the same command with --run-dir {} --resume {} --skip-batches {}", shell_quote(e.job->run_dir),
-                       shell_quote(from.folder), failure.step - from.step);
+                       shell_quote(from.folder), batches(from));
   };
   for (size_t i = 0; i < std::min<size_t>(e.usable.size(), 2); ++i)
     if (e.usable[i].step < failure.step)

@@ -19,6 +19,7 @@ namespace trainctl {
 struct UsableState {
   int64_t step = 0;
   std::string folder{};
+  int64_t consumed_samples = -1;  // what a run that goes on from it takes next; -1: not known
 };
 
 struct Evidence {

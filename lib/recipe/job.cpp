@@ -118,6 +118,7 @@ void RankFailure::describe(ConfigVisitor& v) {
   v.field("step", step, "step being computed, from 1; 0: before the first");
   v.field("operation", operation, "what the rank was doing");
   v.field("message", message, "cause");
+  v.field("next_sample", next_sample, "first sample behind that step; -1: not known", at_least(-1));
   v.field("time_ns", time_ns, "wall clock");
   v.field("group_axis", group_axis, "hangs: mesh axis of the unfinished operation's group");
   v.field("group_ranks", group_ranks, "hangs: its ranks");

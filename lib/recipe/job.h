@@ -114,7 +114,8 @@ struct RankFailure {
   int64_t step = 0;         // being computed, from 1; 0: before the first
   std::string operation{};  // "forward layers.3 attention", "all_reduce in the tensor group"
   std::string message{};
-  int64_t time_ns = 0;  // wall clock
+  int64_t next_sample = -1;  // the first one behind that step; -1: not known
+  int64_t time_ns = 0;       // wall clock
   // Hangs: the unfinished operation.
   std::string group_axis{};
   std::vector<int64_t> group_ranks{};

@@ -53,7 +53,8 @@ class RankRun {
     } catch (const std::exception& error) {
       const auto* cause = dynamic_cast<const Error*>(&error);
       if (cause && cause->kind() == ErrorKind::numeric) end_good_save();
-      const RankFailure failure = failure_of(error, rank_, engine_ ? &engine_->world->recorder() : nullptr);
+      RankFailure failure = failure_of(error, rank_, engine_ ? &engine_->world->recorder() : nullptr);
+      if (cursor_) failure.next_sample = cursor_->next_sample() + recipe_.runtime.global_batch_size.value();
       log_->error("step {}, {}: {}", failure.step, failure.operation, failure.message);
       report_failure(failure, paths_);
       abort_(exit_code(cause ? cause->kind() : ErrorKind::internal), failure.message);
@@ -103,16 +104,19 @@ class RankRun {
     done_steps_ = restore();
     tell(kStartEvent, fmt::format("{} done before", counted(done_steps_, "step")));
     engine_->runtime->start_at(done_steps_ + 1, cursor_->next_sample());
-    const auto make_room = [this] { return room_was_made_ = give_up_ballast(paths_.checkpoints()); };
-    if (first()) metrics_.emplace(paths_.metrics(), make_room);
-    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples(), false, make_room);
+    if (first()) metrics_.emplace(paths_.metrics(), make_room());
+    if (first() && recipe_.data.log_samples) samples_.emplace(paths_.samples(), false, make_room());
+  }
+
+  LineWriter::MakeRoom make_room() {
+    return [this] { return room_was_made_ = give_up_ballast(paths_.checkpoints()); };
   }
 
   // Into this rank's log; rank 0's also go to the launcher, which shows them at once.
   void tell(std::string_view level, const std::string& text, std::optional<int64_t> step = {}) {
     log_->log(level == "warning" ? spdlog::level::warn : spdlog::level::info, "{}", text);
     if (!first()) return;
-    if (!events_) events_.emplace(paths_.events());
+    if (!events_) events_.emplace(paths_.events(), false, make_room());
     events_->line(
         nlohmann::ordered_json{{"step", step.value_or(done_steps_)}, {"level", level}, {"text", text}}.dump());
   }

@@ -245,6 +245,12 @@ TEST_CASE("after a loss that is no number the commands that are offered work", "
   CHECK(fs::equivalent(past[1], run.state(4)));
   CHECK(fs::equivalent(back[1], run.state(2)));
   CHECK(std::stoi(back[3]) == std::stoi(past[3]) + 2);
+  // Typed as it is, with a loss that is no number again: what is offered then reaches behind those samples as well.
+  const Words further = offered(run.launch(8, wild, past), "to pass over the samples");
+  CHECK(further[1] == past[1]);
+  CHECK(std::stoi(further[3]) > std::stoi(past[3]));
+  REQUIRE(run.launch(4, {}, {"--resume", past[1]}).exit_code == 0);  // and forgets what was passed over
+  REQUIRE(run.launch(8, wild).exit_code == 4);
   const SubprocessResult again = run.launch(8, wild);
   CHECK_THAT(again.err, Contains("the attempt before this one ended at step "));
   for (const Words& way : {past, back}) {

@@ -257,4 +257,24 @@ TEST_CASE("an attempt that waits to be adopted gives its room to a save that nee
   CHECK_FALSE(fs::exists(attempt));
 }
 
+TEST_CASE("an attempt that says it had more ranks than can be is refused at once", "[checkpoint]") {
+  ScratchFolder folder, scratch;
+  const fs::path attempt = killed_at(SavePoint::gathered, folder.path(), scratch.path() / "copy");
+  Attempt record = attempt_from_text(file_bytes(attempt / kAttemptName), "attempt");
+  const std::string draft = record.draft;
+  const auto with_world = [&](int64_t world) {
+    record.draft = draft;
+    const std::string three = "\"world\":3";
+    record.draft.replace(record.draft.find(three), three.size(), fmt::format("\"world\":{}", world));
+    put_bytes(attempt / kAttemptName, to_text(record));
+    return adoption_fault(attempt, true);
+  };
+  CHECK(with_world(3) == "");
+  CHECK(with_world(5) == "2 of 5 receipts are missing, first of ranks 3, 4");
+  CHECK(with_world(kMostRanks) == fmt::format("{} of {} receipts are missing, first of ranks 3, 4, 5, 6, 7, 8, 9, 10",
+                                              kMostRanks - 3, kMostRanks));
+  for (const int64_t world : {kMostRanks + 1, int64_t{1} << 62})
+    CHECK_THAT(with_world(world), Catch::Contains(fmt::format("world = {}", world)));
+}
+
 }  // namespace trainctl::testing

@@ -1,6 +1,8 @@
 // tests/unit/checkpoint/damage_test.cpp -- no damaged byte is ever used: flipped, cut, grown, deleted, swapped, mixed.
 #include "base/error.h"
+#include "base/hash.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/media_reader.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/scan.h"
 #include "checkpoint/verify.h"
@@ -216,6 +218,23 @@ TEST_CASE("a step that was removed by hand is told, and the newest one left is t
   CHECK_THAT(result.rejected[0], Catch::Contains("step-00000003: LATEST names it"));
   std::filesystem::remove_all(folder.path() / folder_name_of(1));
   CHECK_FALSE(c.restore(state.catalog).found);  // nothing is left: a fresh start, and told
+}
+
+TEST_CASE("a wrong block stays proven when the rest of its file cannot be read", "[checkpoint]") {
+  ScratchFolder folder;
+  const std::string bytes(static_cast<size_t>(kBlockBytes) + 100, 'x');
+  put_bytes(folder.path() / "file", bytes);
+  const std::string digest = xxh128_hex(bytes.data(), static_cast<size_t>(kBlockBytes));
+  FileRecord record;
+  record.path = "file";
+  record.bytes = 3 * kBlockBytes;  // it ends before
+  record.block_xxh128 = {digest, digest, digest};
+  CHECK_THROWS_WITH(check_media(folder.path(), record, {}), Catch::Contains("it ends at byte"));
+  put_byte(folder.path() / "file", 7, 'y');
+  const MediaCheck check = check_media(folder.path(), record, {});
+  REQUIRE(check.wrong.size() == 1);
+  CHECK(check.wrong[0].block == 0);
+  CHECK_THAT(check.unread, Catch::Contains("it ends at byte"));
 }
 
 }  // namespace trainctl::testing

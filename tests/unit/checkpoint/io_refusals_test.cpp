@@ -69,6 +69,35 @@ TEST_CASE("where the kernel refuses io_uring, at set-up or at its first use, thr
   }
 }
 
+TEST_CASE("a process that may have no more threads fails its saves, with the reason, and lives", "[checkpoint]") {
+  for (const bool lazy : {false, true}) {
+    ScratchFolder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {  // no test macros here
+      RankState state(small_model(), 0, 1);
+      CheckpointConfig config;
+      config.copy = lazy ? "lazy" : "blocking";
+      Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
+      if (!refuse_call(SYS_clone3, EAGAIN) || !refuse_call(SYS_clone, EAGAIN)) ::_exit(77);
+      for (const int64_t step : {1, 2}) {
+        c.save(state.catalog, scalars_at(step), SaveReason::interval);
+        c.wait_copied();
+        const SaveOutcome outcome = c.wait().at(0);
+        if (outcome.ok || outcome.step != step || outcome.reason.find("no thread to write with") == std::string::npos)
+          ::_exit(1);
+      }
+      ::_exit(fs::exists(folder.path() / "LATEST") ? 2 : 0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+      WARN("skipped: seccomp is not available here");
+    else
+      CHECK(WEXITSTATUS(status) == 0);
+  }
+}
+
 TEST_CASE("on a file system without O_DIRECT the page cache serves", "[checkpoint]") {
   ScratchFolder scratch;
   const fs::path disk = scratch.path() / "disk";

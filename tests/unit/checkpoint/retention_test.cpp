@@ -220,32 +220,6 @@ TEST_CASE("a linked step folder is refused, and nothing done to a run reaches wh
   CHECK(whole());
 }
 
-TEST_CASE("another run's states among a run's own are neither counted as kept nor removed", "[checkpoint]") {
-  ScratchFolder folder, other;
-  const auto save_as = [](const fs::path& root, const std::string& run, int64_t step) {
-    RankState state(small_model(), 0, 1);
-    state.fill(static_cast<uint32_t>(step));
-    CheckpointerOptions options = options_for(root);
-    options.run_id = run;
-    CheckpointConfig config;
-    config.keep = 1;
-    Checkpointer c = build_checkpointer(config, std::move(options), state.arena(), state.catalog);
-    c.save(state.catalog, scalars_at(step), SaveReason::interval);
-    REQUIRE(c.wait().front().ok);
-  };
-  save_as(folder.path(), "mine", 3);
-  for (const int64_t step : {2, 100}) {  // one below the run's own, one above
-    fs::remove_all(other.path() / "LATEST");
-    save_as(other.path(), "theirs", step);
-    fs::copy(other.path() / folder_name_of(step), folder.path() / folder_name_of(step), fs::copy_options::recursive);
-  }
-  for (const int64_t step : {4, 5}) save_as(folder.path(), "mine", step);
-  CHECK(steps_in(folder.path()) == std::vector<int64_t>{100, 5, 2});
-  CHECK(prune_checkpoints(folder.path(), RetentionPolicy(1, 0, "mine"), true).empty());
-  const std::vector<fs::path> lost = prune_checkpoints(folder.path(), RetentionPolicy(1, 0, "theirs"), true);
-  CHECK(lost == std::vector<fs::path>{folder.path() / folder_name_of(2)});
-}
-
 TEST_CASE("a file that has the name of a step is kept under another when that step is saved", "[checkpoint]") {
   ScratchFolder folder;
   save_once(folder.path(), 1, 1, 1);

@@ -220,4 +220,30 @@ TEST_CASE("what met no number is passed over, or gone back from, by commands tha
   CHECK_THAT(details({}, 12), !Contains("--skip-batches") && Contains("starts again from step 1"));
 }
 
+TEST_CASE("what is to be passed over is counted in samples, whatever was passed over before", "[launch]") {
+  Job job = job_of(1);
+  job.recipe.runtime.global_batch_size = 4;
+  const auto batches = [&job](int64_t next_sample, int64_t consumed) {
+    RankFailure f = failure(0, "numeric", 1);
+    f.next_sample = next_sample;
+    for (const std::string& line :
+         first_cause({.job = &job, .failures = {f}, .usable = {{10, "/runs/a/ten", consumed}}}).details)
+      if (const size_t at = line.find("--skip-batches "); at != std::string::npos)
+        return std::stoi(line.substr(at + 15));
+    return -1;
+  };
+  CHECK(batches(48, 40) == 2);  // nothing was
+  CHECK(batches(60, 40) == 5);  // three batches were
+  CHECK(batches(58, 40) == 5);  // a batch that had another size: all of the step's samples
+  CHECK(batches(-1, 40) == 2);  // not known: by steps
+  CHECK(batches(48, -1) == 2);
+}
+
+TEST_CASE("who went on from a state that was named is told that, not that the run starts again", "[launch]") {
+  Job job = job_of(1);
+  job.resume = "/runs/b/step-00000007";
+  const FirstCause cause = first_cause({.job = &job, .failures = {failure(0, "numeric", 1)}});
+  CHECK_THAT(cause.details.back(), Contains("go on from /runs/b/step-00000007 again") && !Contains("from step 1"));
+}
+
 }  // namespace trainctl
