@@ -94,7 +94,10 @@ bool use_colour(int file_descriptor) {
 
 void print_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-void print_json(const nlohmann::ordered_json& value) { print_out(value.dump(2) + "\n"); }
+// Names of files may hold any byte; JSON may not.
+void print_json(const nlohmann::ordered_json& value) {
+  print_out(value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
 
 void print_error(std::string_view kind, std::string_view message) {
   const bool colour = use_colour(STDERR_FILENO);

@@ -36,8 +36,8 @@ class RunIsOver {
       std::string holder;
       if (!fs::exists(file)) return false;
       if (!lock.try_acquire(file, "checkpoint " + command, &holder))
-        fail(ErrorKind::environment,
-             fmt::format("the run is still using {} ({}); {}", root.string(), holder, what_to_do));
+        fail(ErrorKind::environment, fmt::format("the run or another command is still using {} ({}); {}", root.string(),
+                                                 holder.empty() ? "it has not said who it is" : holder, what_to_do));
       return true;
     };
     known_ = hold(launcher_, run.lock());

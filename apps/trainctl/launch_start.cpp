@@ -9,6 +9,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_node.h"
+#include "base/text_line.h"
 #include "base/units.h"
 #include "checkpoint/scan.h"
 #include "trainer/initial_weights.h"
@@ -31,6 +33,17 @@ bool has_states(const RunPaths& paths) {
 
 void check_start(const LaunchArguments& a) {
   const bool resume_path = is_path(a.request.resume);
+  for (const auto& [option, path] :
+       std::vector<std::pair<std::string, std::string>>{{"--run-dir", a.run_dir.empty() ? "runs" : a.run_dir},
+                                                        {"--resume", resume_path ? a.request.resume : ""},
+                                                        {"--init-from", a.init_from}}) {
+    std::error_code gone;  // the current folder may be
+    const std::string whole = path.empty() ? "" : (fs::absolute("", gone) / path).string();
+    if (!is_text_line(whole))
+      fail(ErrorKind::usage, fmt::format("{} {}: a path with control characters, or one that is not UTF-8, cannot be "
+                                         "written into the run's files; rename it",
+                                         option, in_quotes(whole)));
+  }
   if (!a.init_from.empty() && resume_path)
     fail(ErrorKind::usage,
          fmt::format("--init-from {} and --resume {} contradict each other: the first starts at step 0 "

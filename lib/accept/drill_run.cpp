@@ -53,8 +53,9 @@ DrillRun run_launch(const std::vector<std::string>& argv, const std::filesystem:
     child.read_lines(lines);
     for (std::string& line : lines) {
       output.line(line);
-      if (line.starts_with(kOurs) && !line.starts_with(std::string(kOurs) + "warning"))
-        run.error = line.substr(kOurs.size());
+      const bool ours = line.starts_with(kOurs), warns = line.starts_with(std::string(kOurs) + "warning");
+      if (ours && !warns) run.error = line.substr(kOurs.size());
+      if (!ours && !run.error.empty()) run.error += "\n" + line;  // an error may have several lines
       run.last_lines.push_back(std::move(line));
     }
     if (run.last_lines.size() > kKeptLines)

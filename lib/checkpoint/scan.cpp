@@ -227,6 +227,8 @@ void check_plain_file(const fs::path& folder, const std::string& relative, int64
   if (type == fs::file_type::not_found) refuse(fmt::format("{} is missing", relative));
   if (type == fs::file_type::none) refuse(fmt::format("{} cannot be looked at: {}", relative, code.message()));
   if (type != fs::file_type::regular) refuse(fmt::format("{} is no regular file (links are refused)", relative));
+  if (::faccessat(AT_FDCWD, (folder / relative).c_str(), R_OK, AT_EACCESS) != 0)
+    refuse(fmt::format("{} cannot be read: {}", relative, std::generic_category().message(errno)));
   const int64_t actual = regular_file_bytes(folder / relative);
   if (actual != bytes) refuse(fmt::format("{} has {} bytes, {} expected", relative, actual, bytes));
 }

@@ -1,6 +1,8 @@
 // tests/cli/bad_paths_test.cpp -- paths that the kernel refuses, given to every command that takes one.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "support/catch.h"
 #include "support/launch_fixture.h"
 
@@ -137,6 +139,27 @@ TEST_CASE("what may not be looked into is not told as absent", "[cli]") {
     CHECK_THAT(r.err, Contains("closed/in") && Contains("Permission denied"));
   }
   fs::permissions(in.folder() / "closed", fs::perms::all);
+}
+
+TEST_CASE("names that JSON cannot tell are refused where they would be written, and repeated as well as they can be",
+          "[cli]") {
+  const Inputs in;
+  for (const std::string name : {"a\nrun", "a\xffrun", "\x1brun"}) {
+    const fs::path odd = in.folder() / name;
+    for (const char* option : {"--run-dir", "--resume", "--init-from"}) {
+      const SubprocessResult r = in.fixture.launch({"--ranks", "1", "--launcher", "threads", option, odd.string()});
+      CHECK(r.exit_code == 2);
+      CHECK_THAT(r.err, Contains(std::string(option) + " ") && Contains("rename it") && !Contains("internal"));
+    }
+    CHECK_FALSE(fs::exists(odd));
+    fs::copy(in.base, odd, fs::copy_options::recursive);
+    for (const char* command : {"list", "inspect", "verify"}) {
+      const SubprocessResult r = run({program("trainctl"), "checkpoint", command, odd.string(), "--json"});
+      INFO(command << "\n" << r.out << r.err);
+      CHECK(r.exit_code == 0);
+      CHECK(nlohmann::json::accept(r.out));
+    }
+  }
 }
 
 }  // namespace trainctl::testing
