@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -47,7 +48,11 @@ void find_data(const Recipe& recipe) {
 // All checkpoints that may exist at once, the one being written included: f32 master weights and two moments.
 int64_t checkpoint_bytes(const Plan& numbers) {
   constexpr int64_t kBytesPerParameter = 12;
-  return checked_mul(checked_mul(numbers.parameters, kBytesPerParameter), numbers.recipe.checkpoint.keep + 1);
+  const CheckpointConfig& c = numbers.recipe.checkpoint;
+  const auto every = [&numbers](int64_t steps) { return steps > 0 ? numbers.recipe.runtime.steps / steps : 0; };
+  const int64_t saves = every(c.every_steps) + (c.at_end ? 1 : 0),
+                kept = checked_add(c.keep, every(c.keep_every_steps));
+  return checked_mul(checked_mul(numbers.parameters, kBytesPerParameter), std::min(checked_add(kept, 1), saves));
 }
 
 PreflightHooks hooks(const Plan& numbers) {

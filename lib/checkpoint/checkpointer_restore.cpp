@@ -256,7 +256,9 @@ std::vector<fs::path> Checkpointer::State::leave_later_steps() {
   if (from < 0 || options_.agreement.rank != 0) return left;
   for (const CheckpointInfo& info : scan_checkpoints(options_.folder)) {
     const bool usable = info.state == CheckpointState::usable;
-    if ((!usable && info.state != CheckpointState::incomplete) || info.step <= from || info.unreadable) continue;
+    if (info.state == CheckpointState::unusable || info.step <= from || info.unreadable || info.other_version) continue;
+    if (usable && !is_of_run(info.folder, {1, 0, options_.run_id}))
+      continue;  // damaged ones may heal: they are marked too
     mark_unusable(info.folder, fmt::format("superseded: the run was told to go on from step {}", from),
                   std::string(kMarkedByResume), "");
     if (usable) left.push_back(info.folder);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_error.h"
 #include "base/hash.h"
+#include "base/json_node.h"
 #include "checkpoint/markers.h"
 #include "checkpoint/posix_io.h"
 #include "checkpoint/save_job.h"
@@ -96,6 +97,16 @@ bool give_back_pinned(const fs::path& root, const std::string& trash) {
   return true;
 }
 
+// What is behind a link belongs to somebody else. `folder` alone is looked at: a run directory may be a link.
+void refuse_link(const fs::path& folder) {
+  const fs::path name = folder.has_filename() ? folder : folder.parent_path();
+  std::error_code unknown;
+  if (!fs::is_symlink(fs::symlink_status(name, unknown))) return;
+  fail(ErrorKind::checkpoint,
+       fmt::format("{} is a link, and no mark is made through links: name the folder where it lies, {}", name.string(),
+                   in_quotes(fs::weakly_canonical(name, unknown).string())));
+}
+
 bool remove_marker(const fs::path& marker) {
   if (::unlink(marker.c_str()) != 0) {
     if (errno == ENOENT) return false;
@@ -122,16 +133,21 @@ bool is_of_run(const fs::path& folder, const RetentionPolicy& policy) {
 }
 
 bool is_succeeded(const fs::path& aside, const std::string& run_id) {
-  Manifest manifest;
+  const RetentionPolicy own(1, 0, run_id);
+  const std::string name = aside.filename().string();  // .superseded-step-00000012-0123abcd
+  const fs::path step =
+      aside.parent_path() / name.substr(kSupersededPrefix.size(), name.rfind('-') - kSupersededPrefix.size());
+  Manifest successor, manifest;
+  const CheckpointInfo now = inspect_folder(step, &successor);
+  const bool same_step = now.state == CheckpointState::usable && names_run(successor, own);
   const CheckpointInfo info = inspect_folder(aside, &manifest);
-  if (!run_id.empty() && !manifest.run_id.empty() && manifest.run_id != run_id) return false;
+  if (!manifest.run_id.empty() && !names_run(manifest, own)) return false;
+  if (info.state != CheckpointState::usable || info.kind != "training" || !info.verified) return same_step;
+  if (same_step && now.verified) return true;
   const std::vector<CheckpointInfo> others = scan_checkpoints(aside.parent_path(), Look::glance);
-  const bool proven = info.state == CheckpointState::usable && info.kind == "training" && info.verified;
   return std::any_of(others.begin(), others.end(), [&](const CheckpointInfo& other) {
-    if (is_superseded(other) || other.state != CheckpointState::usable) return false;
-    const bool succeeds =
-        proven ? other.step >= info.step && other.kind == "training" && other.verified : other.step == info.step;
-    return succeeds && is_of_run(other.folder, {1, 0, run_id}) &&
+    return other.state == CheckpointState::usable && other.kind == "training" && other.verified &&
+           other.step > info.step && !is_superseded(other) && is_of_run(other.folder, own) &&
            inspect_folder(other.folder).state == CheckpointState::usable;
   });
 }
@@ -188,6 +204,7 @@ void empty_trash(const fs::path& root) {
 
 bool mark_unusable(const fs::path& folder, const std::string& reason, const std::string& detector,
                    const std::string& evidence) {
+  refuse_link(folder);
   const CheckpointInfo info = glance_at_folder(folder);
   Unusable mark{reason, detector, evidence, wall_clock_ns()};
   if (info.proven_damaged && !mark.proves_damage()) return false;
@@ -197,9 +214,13 @@ bool mark_unusable(const fs::path& folder, const std::string& reason, const std:
   return true;
 }
 
-bool remove_unusable(const fs::path& folder) { return remove_marker(folder / kUnusableName); }
+bool remove_unusable(const fs::path& folder) {
+  refuse_link(folder);
+  return remove_marker(folder / kUnusableName);
+}
 
 CheckpointInfo pin_checkpoint(const fs::path& folder, const std::string& reason) {
+  refuse_link(folder);
   const CheckpointState before = inspect_folder(folder).state;
   try {
     write_file_atomically(folder / kPinnedName, to_text(Pinned{reason, wall_clock_ns()}));
@@ -222,7 +243,10 @@ CheckpointInfo pin_checkpoint(const fs::path& folder, const std::string& reason)
   }
 }
 
-bool unpin_checkpoint(const fs::path& folder) { return remove_marker(folder / kPinnedName); }
+bool unpin_checkpoint(const fs::path& folder) {
+  refuse_link(folder);
+  return remove_marker(folder / kPinnedName);
+}
 
 bool is_pinned(const fs::path& folder) {
   std::error_code unknown;
@@ -231,10 +255,12 @@ bool is_pinned(const fs::path& folder) {
 }
 
 void mark_verified(const fs::path& folder, const std::string& manifest_sha256, const std::string& how) {
+  refuse_link(folder);
   write_file_atomically(folder / kVerifiedName, to_text(Verified{manifest_sha256, how, wall_clock_ns()}));
 }
 
 void mark_drilled(const fs::path& folder, const std::string& manifest_sha256, const std::string& how) {
+  refuse_link(folder);
   write_file_atomically(folder / kDrilledName, to_text(Drilled{manifest_sha256, how, wall_clock_ns()}));
 }
 

@@ -45,6 +45,8 @@ bool move_unpinned_to_trash(const std::filesystem::path& folder);
 void empty_trash(
     const std::filesystem::path& root);  // what an interrupted removal left; a pinned one gets its name back
 
+// All marks: throws Error{checkpoint} for a folder that is a link, whose target is somebody else's.
+
 // Writes the tombstone. An older one is replaced, its words kept in the evidence; but one that proves damage
 // (Unusable::proves_damage) does not give way to one that does not: false, and nothing is written.
 bool mark_unusable(const std::filesystem::path& folder, const std::string& reason, const std::string& detector,

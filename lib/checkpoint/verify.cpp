@@ -178,12 +178,12 @@ std::vector<fs::path> prove_what_stays(const fs::path& root, const RetentionPoli
       if (info.state != CheckpointState::usable || info.kind != "training" || is_superseded(info)) continue;
       if (std::find(going.begin(), going.end(), info.folder) != going.end()) {
         loses = true;
-      } else if (is_of_run(info.folder, policy)) {
+      } else if (is_of_run(info.folder, policy) && inspect_folder(info.folder).state == CheckpointState::usable) {
         if (newest.empty()) newest = info.folder;
         proven = proven || info.verified;
       }
     }
-    if (!loses || proven) return damaged;
+    if (!loses || proven || newest.empty()) return damaged;
     const VerifyReport report = prove_checkpoint(newest, progress);
     if (report.whole()) return damaged;
     if (report.info.state == CheckpointState::usable)

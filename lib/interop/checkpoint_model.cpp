@@ -10,6 +10,7 @@
 #include "base/config_io.h"
 #include "base/error.h"
 #include "checkpoint/restore_weights.h"
+#include "checkpoint/save_job.h"
 #include "checkpoint/verify.h"
 #include "interop/hf_source.h"
 #include "recipe/recipe.h"
@@ -141,6 +142,20 @@ std::string source_text(const WeightSource& source) {
   return fmt::format("from {} f32 masters and, where there is none, {} stored weights", of("master"), of("weight"));
 }
 
+void check_output_place(const fs::path& output) {
+  for (fs::path at = output; at.has_relative_path(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    if (name == kStagingName || name.starts_with(kTrashPrefix) || name.starts_with(kSupersededPrefix))
+      fail(ErrorKind::usage,
+           fmt::format("--output {} lies in {}, where saves put things aside and take them away; name "
+                       "a folder outside of it",
+                       output.string(), at.string()));
+    if (at != output && is_checkpoint_folder(at))
+      fail(ErrorKind::usage, fmt::format("--output {} lies in the checkpoint {}; name a folder outside of it",
+                                         output.string(), at.string()));
+  }
+}
+
 void check_export_output(const fs::path& checkpoint, const fs::path& output) {
   const auto resolved = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
   const fs::path source = resolved(checkpoint), to = resolved(output);
@@ -148,6 +163,7 @@ void check_export_output(const fs::path& checkpoint, const fs::path& output) {
   if (end == source.end())
     fail(ErrorKind::usage,
          fmt::format("--output {} lies in the checkpoint; name a folder outside of it", output.string()));
+  check_output_place(to);
   if (step_of_folder(to.filename().string()))
     fail(ErrorKind::usage, fmt::format("--output {}: a folder of that name would be taken for a checkpoint; name it "
                                        "otherwise",

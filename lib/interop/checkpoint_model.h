@@ -40,6 +40,9 @@ struct CheckpointModel {
 // missing, unexpected and mis-shaped ones are listed, all of them.
 CheckpointModel checkpoint_model(const CheckpointReader& reader);
 
+// An output (absolute) must not lie in a checkpoint, nor where a run's saves put things aside. Throws Error{usage}.
+void check_output_place(const std::filesystem::path& output);
+
 // An output must not lie in the checkpoint, nor have a name that is taken for one. Throws Error{usage}.
 void check_export_output(const std::filesystem::path& checkpoint, const std::filesystem::path& output);
 

@@ -98,6 +98,9 @@ class Import {
     report_.family = model_.config.family;
     report_.notes = model_.notes;
     report_.compared = compared_;
+    if (compared_ == 0 && has_hf_file(folder, std::string(kExportRecord)))
+      report_.notes.push_back(
+          fmt::format("{} has no digests (an older trainctl wrote none), so no file was compared", kExportRecord));
     check_tensors();
     // Wide elements first, so that every tensor is aligned in the file.
     std::stable_partition(plan_.begin(), plan_.end(), [](const Planned& p) { return p.dtype == DType::f32; });

@@ -11,6 +11,7 @@
 #include "checkpoint/meta_files.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/save_job.h"
+#include "interop/checkpoint_model.h"
 
 namespace trainctl {
 namespace fs = std::filesystem;
@@ -28,10 +29,7 @@ bool is_interrupted_import(const fs::path& folder) {
 }
 
 const fs::path& check_target(const fs::path& output) {
-  for (fs::path parent = output.parent_path(); parent.has_relative_path(); parent = parent.parent_path())
-    if (is_checkpoint_folder(parent))
-      fail(ErrorKind::usage, fmt::format("--output {} lies in the checkpoint {}; name a folder outside of it",
-                                         output.string(), parent.string()));
+  check_output_place(fs::weakly_canonical(fs::absolute(output)));
   if (const auto step = step_of_folder(output.filename().string()); step && *step != 0)
     fail(ErrorKind::usage, fmt::format("--output {}: imported weights are of step 0, and a folder of that name would "
                                        "be taken for step {}; name it otherwise",

@@ -170,16 +170,16 @@ TEST_CASE("a pipe, a folder or a link to nothing in the place of a run's file is
     if (fs::exists(place)) fs::rename(place, aside);
     const bool folder = fs::is_directory(aside);
     REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
-    refused(run.launch(2), 3, place.string() + " is a pipe");
+    refused(run.launch(2), 3, "run/" + std::string(name) + " is a pipe");
     fs::remove(place);
     if (folder)
       write(place, "");
     else
       fs::create_directory(place);
-    refused(run.launch(2), 3, place.string() + (folder ? " is a file" : " is a folder"));
+    refused(run.launch(2), 3, "run/" + std::string(name) + (folder ? " is a file" : " is a folder"));
     fs::remove(place);
     fs::create_symlink("/nonexistent/x", place);
-    refused(run.launch(2), 3, place.string() + " is a link to \"/nonexistent/x\", which is not there");
+    refused(run.launch(2), 3, "run/" + std::string(name) + " is a link to \"/nonexistent/x\", which is not there");
     fs::remove(place);
     if (fs::exists(aside)) fs::rename(aside, place);
   }
@@ -225,6 +225,12 @@ TEST_CASE("a state of the run is one under any of its names", "[training][files]
   const SubprocessResult newest = run.launch(5, {}, {"--resume", (names / "a run").string()});
   CHECK(newest.exit_code == 0);
   CHECK_THAT(newest.err, Contains("continues after step 4"));
+}
+
+TEST_CASE("a run is asked for the room of the checkpoints that it makes, not of all that it might keep",
+          "[training][files]") {
+  const OneRun run(4);
+  CHECK(run.launch(5, {"checkpoint.keep=1000000000"}).exit_code == 0);
 }
 
 TEST_CASE("after a loss that is no number the commands that are offered work", "[training][files]") {

@@ -44,7 +44,7 @@ inline constexpr std::array<SystemCall, 25> kFileCalls = {{
 
 // A writer thread numbers its calls from here on: before anything else it makes this many empty ones of each kind, and
 // the main thread never comes so far. So "the N-th call of a thread" (strace counts by thread) names one call.
-inline constexpr int64_t kWriterThreadFirstCall = 400;
+inline constexpr int64_t kWriterThreadFirstCall = 500;
 
 // Nor may a thread of a later save make the call that is meant: where that is the main thread's it begins as a writer
 // does, else it never comes so far.

@@ -28,7 +28,7 @@ TEST_CASE("the nearest name tolerates slips of the hand and no more", "[base][fa
 }
 
 TEST_CASE("quoted text shows control characters", "[base][faults]") {
-  for (const char* line : {"", "runs/a b", "r\u00e9\u{1F600}"}) CHECK(is_text_line(line));
+  for (const char* line : {"", "runs/a b", "r\xc3\xa9"}) CHECK(is_text_line(line));
   for (const char* text : {"a\n", "\ta", "a\x7f", "\xff", "a\xc3", "\xed\xa0\x80", "\x01"})
     CHECK_FALSE(is_text_line(text));
   CHECK(in_quotes("a\"b\\c\n\t\x01") == "\"a\\\"b\\\\c\\n\\t\\u0001\"");

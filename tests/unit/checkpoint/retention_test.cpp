@@ -172,6 +172,19 @@ TEST_CASE("what may not be read is neither judged incomplete nor removed, pinned
     CHECK(inspect_folder(folder.path() / folder_name_of(step)).state == CheckpointState::usable);
 }
 
+TEST_CASE("a data file that may not be read is no damage: nobody can judge it", "[checkpoint]") {
+  ScratchFolder folder;
+  save_once(folder.path(), 1, 1, 1);
+  const fs::path one = folder.path() / "step-00000001";
+  const WithoutPrivilege without(folder.path());
+  fs::permissions(one / "data/model-r00000.safetensors", fs::perms::none);
+  const CheckpointInfo info = inspect_folder(one);
+  CHECK(may_not_be_read(info));
+  CHECK_THAT(info.reason, Catch::Contains("cannot be read: Permission denied"));
+  fs::permissions(one / "data/model-r00000.safetensors", fs::perms::owner_read);
+  CHECK(inspect_folder(one).state == CheckpointState::usable);
+}
+
 TEST_CASE("a step that may not be read is replaced, kept aside, and keeps no later save from happening",
           "[checkpoint]") {
   ScratchFolder folder;
@@ -208,6 +221,29 @@ TEST_CASE("a linked step folder is refused, and nothing done to a run reaches wh
   CHECK(prune_checkpoints(folder.path(), RetentionPolicy(2), false) ==
         std::vector<fs::path>{folder.path() / "step-00000001"});
   CHECK(whole());
+  const auto marks = [&target] {
+    std::vector<std::string> names = names_in(target);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  const std::vector<std::string> before = marks();
+  for (const fs::path& name : {link, link / ""}) {
+    CHECK_THROWS_WITH(mark_unusable(name, "x", std::string(kMarkedByHand), ""), Catch::Contains("is a link"));
+    CHECK_THROWS_WITH(pin_checkpoint(name, "x"), Catch::Contains("is a link"));
+    CHECK_THROWS_WITH(unpin_checkpoint(name), Catch::Contains("is a link"));
+    CHECK_THROWS_WITH(remove_unusable(name), Catch::Contains("is a link"));
+    CHECK_THROWS_WITH(mark_verified(name, seen.manifest_sha256, "x"), Catch::Contains("is a link"));
+    CHECK_THROWS_WITH(mark_drilled(name, seen.manifest_sha256, "x"), Catch::Contains("is a link"));
+    const VerifyReport report = prove_checkpoint(name, {});
+    CHECK(report.whole());
+    REQUIRE_FALSE(report.notes.empty());
+    CHECK_THAT(report.notes.back(), Catch::Contains("is a link"));
+  }
+  CHECK(marks() == before);
+  fs::create_directory_symlink(folder.path(), owner.path() / "run");  // the way to a folder may be one
+  CHECK(pin_checkpoint(owner.path() / "run/step-00000003", "x").pinned);
+  CHECK(unpin_checkpoint(owner.path() / "run/step-00000003"));
+  fs::remove(owner.path() / "run");
   move_to_trash(link);
   CHECK(whole());
   CHECK_FALSE(fs::exists(fs::symlink_status(link)));
@@ -253,33 +289,25 @@ TEST_CASE("pruning removes no usable state before one of those that stay is prov
   CHECK_FALSE(inspect_folder(at(5)).verified);
 }
 
-TEST_CASE("a rollback to a named step leaves the steps beyond it when it is accepted, before anything is saved",
-          "[checkpoint]") {
-  ScratchFolder folder;
-  for (int64_t step = 1; step <= 4; ++step) save_once(folder.path(), 1, step, 1, 9);
-  RankState state(small_model(), 0, 1);
-  CheckpointConfig config;
-  config.keep = 9;
-  config.async = false;
-  Checkpointer c = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
-  CHECK(c.restore(state.catalog, (folder.path() / "step-00000002").string()).step == 2);
-  CHECK(inspect_folder(folder.path() / "step-00000004").state == CheckpointState::usable);
-  CHECK(c.leave_later_steps() ==
-        std::vector<fs::path>{folder.path() / "step-00000004", folder.path() / "step-00000003"});
-  CHECK(c.leave_later_steps().empty());
-  {  // a crash here: whoever starts again stays on the branch that was chosen
-    Checkpointer next = build_checkpointer(config, options_for(folder.path()), state.arena(), state.catalog);
-    CHECK(next.restore(state.catalog).step == 2);
-    CHECK(next.leave_later_steps().empty());
+TEST_CASE("pruning ends, and removes nothing, whatever is wrong with the newest state", "[checkpoint]") {
+  for (const std::string file : {"manifest.json", "receipts/rank-00000.json", "meta/data-version.json"}) {
+    CAPTURE(file);
+    for (const bool gone : {false, true}) {
+      ScratchFolder folder;
+      for (const int64_t step : {1, 2, 3}) save_once(folder.path(), 1, step, 1, 9);
+      const fs::path newest = folder.path() / "step-00000003", path = newest / file;
+      REQUIRE(fs::exists(path));
+      if (gone)
+        fs::remove(path);
+      else
+        put_byte(path, 5, static_cast<char>(file_bytes(path)[5] ^ 1));
+      CHECK(prove_what_stays(folder.path(), RetentionPolicy(1)).empty());  // what stays is 2, and it is whole
+      CHECK(inspect_folder(folder.path() / "step-00000002").verified);
+      CHECK(prune_checkpoints(folder.path(), RetentionPolicy(1), false) ==
+            std::vector<fs::path>{folder.path() / "step-00000001"});
+      CHECK(fs::exists(newest));
+    }
   }
-  c.save(state.catalog, scalars_at(3), SaveReason::interval);  // replaces the old step 3
-  REQUIRE(c.poll().front().ok);
-  CHECK(c.restore(state.catalog).step == 3);
-  const CheckpointInfo old = inspect_folder(folder.path() / "step-00000004");
-  CHECK(old.state == CheckpointState::unusable);
-  CHECK(old.reason.find("superseded") != std::string::npos);
-  CHECK(mark_usable(folder.path() / "step-00000004").changed);
-  CHECK(c.restore(state.catalog).step == 4);
 }
 
 TEST_CASE("a removal that was interrupted is finished later and is never taken for a checkpoint", "[checkpoint]") {

@@ -113,6 +113,8 @@ TEST_CASE("what is no export of ours is left alone: files, links, foreign folder
   CHECK(refusal(checkpoint, at("link")).find("not a folder") != std::string::npos);
   CHECK(refusal(checkpoint, at("export")).find("tokenizer.json") != std::string::npos);
   CHECK(refusal(checkpoint, checkpoint / "out").find("lies in the checkpoint") != std::string::npos);
+  for (const char* hidden : {".staging", ".staging/y", ".trash-step-00000001-00/y", ".superseded-step-00000001-00/y"})
+    CHECK(refusal(checkpoint, checkpoint.parent_path() / hidden).find("put things aside") != std::string::npos);
   CHECK(refusal(checkpoint, at("step-00000009")).find("taken for a checkpoint") != std::string::npos);
   CHECK(file_bytes(at("foreign") / "mine.txt") == "precious");
   CHECK(file_bytes(at("file")) == "precious");

@@ -186,6 +186,7 @@ TEST_CASE("an import never writes over something", "[interop]") {
   says(into(s.folder()), "is not empty");
   says(into(checkpoint), "would be taken for step 7");
   says(into(checkpoint / "inside"), "lies in the checkpoint");
+  says(into(s.scratch.path() / "checkpoints/.staging/inside"), "put things aside");
   says(into(s.folder() / "config.json"), "is not a folder");
   CHECK(into(s.scratch.path() / "portable") == "");
   says(into(s.scratch.path() / "portable"), "is not empty");

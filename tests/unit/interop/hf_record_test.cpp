@@ -114,7 +114,10 @@ TEST_CASE("without the record, or with one that has no digests, a folder is impo
   json older = e.record;
   older.erase("digests");
   put_bytes(e.folder() / "trainctl_export.json", older.dump());
-  CHECK(import_hf(e.folder(), e.scratch.path() / "older").compared == 0);
+  const HfImportReport old = import_hf(e.folder(), e.scratch.path() / "older");
+  CHECK(old.compared == 0);
+  REQUIRE_FALSE(old.notes.empty());
+  CHECK_THAT(old.notes.front(), Catch::Contains("has no digests") && Catch::Contains("no file was compared"));
   fs::remove(e.folder() / "trainctl_export.json");
   CHECK(import_hf(e.folder(), e.scratch.path() / "none").compared == 0);
 }
