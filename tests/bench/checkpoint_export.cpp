@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/config_io.h"
 #include "base/error.h"
@@ -24,7 +25,7 @@ void bench_export_beside(const CheckpointBenchOptions& o) {
     CheckpointConfig config;
     config.io = o.io;
     CheckpointerOptions options = testing::options_for(run);
-    options.meta = {{"meta/config.json", write_config(trainee.recipe()).dump()}};
+    options.provenance = nlohmann::ordered_json{{"recipe", write_config(trainee.recipe())}}.dump();
     Checkpointer c =
         build_checkpointer(config, std::move(options), *trainee.engine().arena, trainee.engine().catalog());
     c.save(trainee.engine().catalog(), testing::scalars_at(trainee.steps()), SaveReason::final);
