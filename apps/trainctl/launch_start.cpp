@@ -29,6 +29,16 @@ bool has_states(const RunPaths& paths) {
                      [](const CheckpointInfo& info) { return info.state != CheckpointState::incomplete; });
 }
 
+// Another run's state among the run's own ones, and nothing was saved since the run went on from it: what it had saved
+// beyond that step was marked then.
+bool is_strange_and_newest(const LaunchArguments& a, const Job& job, const fs::path& folder) {
+  Manifest manifest;
+  const CheckpointInfo info = inspect_folder(folder, &manifest);
+  if (info.state != CheckpointState::usable || manifest.run_id == job.run_id) return false;
+  const std::vector<UsableState> own = usable_states({a.run_dir}, job.run_id);
+  return own.empty() || own.front().step <= info.step;
+}
+
 }  // namespace
 
 void check_start(const LaunchArguments& a) {
@@ -102,12 +112,12 @@ void remember_resume(Job& job, const LaunchArguments& a, const std::optional<Job
                      std::vector<std::string>& warnings) {
   if (a.request.resume != "auto" || !a.init_from.empty() || !earlier || !is_path(earlier->resume)) return;
   const auto outside = fs::weakly_canonical(earlier->resume).lexically_relative(fs::weakly_canonical(a.run_dir));
-  if (!outside.string().starts_with("..")) return;
-  if (has_states({a.run_dir})) return;
+  if (outside.string().starts_with("..") ? has_states({a.run_dir}) : !is_strange_and_newest(a, job, earlier->resume))
+    return;
   job.resume = earlier->resume;
   job.allow_intermediate = earlier->allow_intermediate;
-  warnings.push_back(fmt::format("the run has no checkpoint of its own yet and goes on from {}, as it was told before",
-                                 earlier->resume));
+  warnings.push_back(
+      fmt::format("the run has saved nothing since then and goes on from {}, as it was told before", earlier->resume));
 }
 
 void remember_skipped(Job& job, const LaunchArguments& a, const std::optional<Job>& earlier) {

@@ -227,6 +227,25 @@ TEST_CASE("a state of the run is one under any of its names", "[training][files]
   CHECK_THAT(newest.err, Contains("continues after step 4"));
 }
 
+TEST_CASE("another run's state that was named is gone on from until something is saved behind it",
+          "[training][files]") {
+  const OneRun run(4);
+  run.runs.train("other", steps(8, {"runtime.seed=9"}));
+  const fs::path copied = run.state(8);
+  fs::copy(run.runs.path() / "other/checkpoints/step-00000008", copied, fs::copy_options::recursive);
+  const Words unsaved = {"runtime.seed=9", "checkpoint.every_steps=50", "checkpoint.at_end=false"};
+  REQUIRE(run.launch(9, unsaved, {"--resume", copied.string()}).exit_code == 0);
+  for (int again = 0; again < 2; ++again) {  // nothing was saved: as after a crash
+    const SubprocessResult r = run.launch(10 + again, unsaved);
+    INFO(r.err);
+    CHECK(r.exit_code == 0);
+    CHECK_THAT(r.err, Contains("as it was told before") && Contains("continues after step 8"));
+  }
+  const Words saved = {"runtime.seed=9"};
+  CHECK_THAT(run.launch(12, saved).err, Contains("continues after step 8"));
+  CHECK_THAT(run.launch(13, saved).err, Contains("continues after step 12"));
+}
+
 TEST_CASE("a run is asked for the room of the checkpoints that it makes, not of all that it might keep",
           "[training][files]") {
   const OneRun run(4);
